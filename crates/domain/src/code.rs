@@ -1,0 +1,126 @@
+//! The error-code table: every code that a person or a program may meet, who can put it right, and how each surface reports it.
+//!
+//! A code is for ever: its text may not change and is never reused. Each has a page in `docs/errors/`, which `cargo xtask tidy` checks.
+
+use std::fmt;
+
+use crate::named::named_enum;
+
+named_enum! {
+    /// Who can put it right.
+    Fixer {
+        /// Whoever called: another argument, a fresh version, a repeat.
+        Caller = "caller",
+        /// The person who owns the home: disk, permissions, files.
+        Owner = "owner",
+        /// Nobody but a developer.
+        Developer = "developer",
+    }
+}
+
+/// What the process ends with. The table is in `docs/exit-codes.md`.
+pub mod exit {
+    pub const INTERNAL: u8 = 1;
+    pub const USAGE: u8 = 2;
+    pub const NOT_FOUND: u8 = 3;
+    pub const CONFLICT: u8 = 4;
+    pub const REFUSED: u8 = 5;
+    pub const HOME: u8 = 6;
+    pub const STORAGE: u8 = 7;
+    pub const DAMAGED: u8 = 8;
+}
+
+macro_rules! codes {
+    ($($(#[$meta:meta])* $variant:ident = $text:literal, $fixer:ident, $http:literal, $exit:ident, $next:literal;)+) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum ErrorCode { $($(#[$meta])* $variant),+ }
+
+        impl ErrorCode {
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            #[must_use]
+            pub const fn fixer(self) -> Fixer {
+                match self { $(Self::$variant => Fixer::$fixer),+ }
+            }
+
+            #[must_use]
+            pub const fn http_status(self) -> u16 {
+                match self { $(Self::$variant => $http),+ }
+            }
+
+            #[must_use]
+            pub const fn exit_code(self) -> u8 {
+                match self { $(Self::$variant => exit::$exit),+ }
+            }
+
+            /// The next step, in one sentence.
+            #[must_use]
+            pub const fn next_step(self) -> &'static str {
+                match self { $(Self::$variant => $next),+ }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidArgument = "invalid_argument", Caller, 422, USAGE, "correct the named argument and try again";
+    UnknownKind = "unknown_kind", Caller, 422, USAGE, "use one of the kinds that the message lists";
+    NoteNotFound = "NOTE_NOT_FOUND", Caller, 404, NOT_FOUND, "list what there is with `verger note list`";
+    WorkspaceNotFound = "WORKSPACE_NOT_FOUND", Caller, 404, NOT_FOUND, "use a workspace that exists; `home` always does";
+    EntryNotFound = "entry_not_found", Caller, 404, NOT_FOUND, "see which entries there are with `verger log tail`";
+    CursorNotFound = "cursor_not_found", Caller, 404, NOT_FOUND, "see which consumers there are with `verger log cursor list`";
+    VersionConflict = "VERSION_CONFLICT", Caller, 409, CONFLICT, "read the record again and repeat the change on its current version";
+    OperationIdReused = "operation_id_reused", Caller, 409, CONFLICT, "use a fresh operation id for a different request";
+    DuplicateKey = "duplicate_key", Caller, 409, CONFLICT, "use another key, or change the record that holds this one";
+    GuardFailed = "guard_failed", Caller, 409, CONFLICT, "read the named record again and decide anew";
+    LimitReached = "limit_reached", Caller, 409, REFUSED, "wait, or have the limit raised";
+    Fenced = "fenced", Caller, 409, REFUSED, "nothing: the subject was stopped, and this work belongs to an earlier epoch";
+    InvalidCommit = "invalid_commit", Developer, 500, INTERNAL, "report it with the message: the caller built an impossible write";
+    HomeMissing = "home_missing", Owner, 503, HOME, "run `verger init`, or name another home with --home";
+    HomeInvalid = "home_invalid", Owner, 503, HOME, "name a directory that belongs to you, or put its permissions right";
+    HomeLocked = "home_locked", Owner, 503, HOME, "end the process that the message names, or wait for it";
+    SchemaNewer = "schema_newer", Owner, 503, HOME, "use the version of verger that wrote this home, or a newer one";
+    StorageFull = "storage_full", Owner, 507, STORAGE, "free some space and try again; nothing was written";
+    StorageError = "storage_error", Owner, 503, STORAGE, "look at the disk and its permissions; nothing was written";
+    StorageFailing = "storage_failing", Owner, 503, STORAGE, "look at the disk, then start again; until then the home is read-only";
+    CommitUnknown = "commit_unknown", Caller, 503, STORAGE, "repeat with the same operation id: it cannot be done twice";
+    DatabaseDamaged = "database_damaged", Owner, 500, DAMAGED, "restore the file from a backup; do not write to it";
+    LogDamaged = "log_damaged", Owner, 500, DAMAGED, "restore from a backup, and keep the damaged files for a look";
+    HeadMismatch = "head_mismatch", Owner, 409, DAMAGED, "the log is not the one the anchor was taken from, or it was cut";
+    CursorFromOtherHistory = "cursor_from_other_history", Owner, 409, DAMAGED, "see `verger log cursor list`, then reset the consumer with `verger log cursor reset NAME --to-head`";
+    SnapshotExpired = "snapshot_expired", Caller, 503, STORAGE, "repeat the read";
+    Internal = "internal_error", Developer, 500, INTERNAL, "report it with the message";
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_differ_and_have_sane_reports() {
+        let texts: BTreeSet<_> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(texts.len(), ErrorCode::ALL.len());
+        for code in ErrorCode::ALL {
+            assert!((400..600).contains(&code.http_status()), "{code}");
+            assert!((1..=8).contains(&code.exit_code()), "{code}");
+        }
+    }
+
+    #[test]
+    fn fixer_names_are_fixed() {
+        assert_eq!(Fixer::ALL.iter().map(|v| v.as_str()).collect::<Vec<_>>(), ["caller", "owner", "developer"]);
+    }
+}

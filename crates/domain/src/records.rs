@@ -1,0 +1,18 @@
+//! The typed structs behind the records, one file each. Their declarations are in [`crate::catalogue`].
+//!
+//! Bodies use snake case, leave absent options out, and refuse fields they do not know: a build that is too old for a body says so
+//! instead of dropping half of it on the next edit.
+
+pub mod agent;
+pub mod category;
+pub mod cursor;
+pub mod fence;
+pub mod label;
+pub mod link;
+pub mod message;
+pub mod note;
+pub mod payload;
+pub mod saga;
+pub mod slug;
+pub mod workspace;
+pub mod wrappers;

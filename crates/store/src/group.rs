@@ -1,0 +1,50 @@
+//! What happens around a group's transaction: the same for every backend.
+
+use domain::commit::{Commit, Committed};
+
+use crate::store::{GroupFailure, Store};
+use crate::{Error, Result};
+
+pub(crate) fn apply<S: Store + ?Sized>(store: &mut S, group: &[Commit]) -> Vec<Result<Committed>> {
+    if let Some(message) = store.failing().clone() {
+        return refuse_all(store, group, &message);
+    }
+    match store.try_group(group) {
+        Ok(results) => results,
+        Err(GroupFailure::RolledBack(error)) if group.len() == 1 => vec![Err(error)],
+        Err(GroupFailure::RolledBack(_)) => group.iter().flat_map(|commit| apply(store, std::slice::from_ref(commit))).collect(),
+        Err(GroupFailure::Unknown(error)) => resolve(store, group, &error),
+    }
+}
+
+/// After an unknown commit only what a fresh connection finds durable is true.
+fn resolve<S: Store + ?Sized>(store: &mut S, group: &[Commit], error: &Error) -> Vec<Result<Committed>> {
+    if let Err(second) = store.reopen() {
+        return give_up(store, group, &format!("{error}, then on reopening: {second}"));
+    }
+    let mut results = Vec::with_capacity(group.len());
+    for commit in group {
+        match store.lookup(commit) {
+            // Durable by this group or by an earlier one: either way the request was done, and once.
+            Ok(Some(committed)) => results.push(Ok(committed)),
+            Ok(None) => results.push(Err(Error::Storage { domain: store.domain(), message: format!("{error}; nothing was written") })),
+            Err(refusal) if refusal.is_refusal() => results.push(Err(refusal)),
+            Err(second) => return give_up(store, group, &format!("{error}, then on looking up: {second}")),
+        }
+    }
+    results
+}
+
+fn give_up<S: Store + ?Sized>(store: &mut S, group: &[Commit], message: &str) -> Vec<Result<Committed>> {
+    *store.failing() = Some(message.to_owned());
+    let domain = store.domain();
+    let unknown = |commit: &Commit| {
+        Err(Error::CommitUnknown { domain, operation_id: commit.operation_id, message: message.to_owned() })
+    };
+    group.iter().map(unknown).collect()
+}
+
+fn refuse_all<S: Store + ?Sized>(store: &S, group: &[Commit], message: &str) -> Vec<Result<Committed>> {
+    let domain = store.domain();
+    group.iter().map(|_| Err(Error::Failing { domain, message: message.to_owned() })).collect()
+}

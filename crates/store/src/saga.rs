@@ -1,0 +1,218 @@
+//! Operations that touch the journal and the agent domain: journal first, then agent, and the same answer after any crash.
+//!
+//! Three commits under one operation id: the intent in the agent domain (a saga row that holds both sides' writes), the effect in the
+//! journal, the outcome in the agent domain (which also removes the saga row). Whoever opens the stores finishes what is left:
+//! if the journal has the operation, the outcome is written; if not, the effect is ours and is repeated. Each commit names the
+//! other domain's durable head, so a cut in either file is found.
+
+use domain::causality::Domain;
+use domain::commit::{Cause, Change, Commit, Committed, Expected, Guard, Write};
+use domain::entry::{Actor, Head, Witness};
+use domain::id::{OperationId, RawId, WorkspaceId};
+use domain::record::{Body, Record, Spec};
+use domain::records::saga::{PlannedWrite, Saga, SagaPhase};
+use domain::time::Timestamp;
+
+use crate::store::{Reader, Scan};
+use crate::{Error, Result};
+
+/// A place to commit to: the actor's handle in production, the bare store in a simulator.
+pub trait Committer {
+    fn commit(&mut self, commit: Commit) -> Result<Committed>;
+    fn heads(&mut self) -> Result<Vec<Head>>;
+    fn with_reader(&self, read: &mut dyn FnMut(&dyn Reader) -> Result<()>) -> Result<()>;
+}
+
+impl Committer for crate::actor::Writer {
+    fn commit(&mut self, commit: Commit) -> Result<Committed> {
+        Self::commit(self, commit)
+    }
+
+    fn heads(&mut self) -> Result<Vec<Head>> {
+        Self::heads(self)
+    }
+
+    fn with_reader(&self, read: &mut dyn FnMut(&dyn Reader) -> Result<()>) -> Result<()> {
+        read(self.reader().as_ref())
+    }
+}
+
+impl<S: crate::store::Store> Committer for S {
+    fn commit(&mut self, commit: Commit) -> Result<Committed> {
+        let result = self.apply_group(std::slice::from_ref(&commit)).pop();
+        result.expect("a group of one has one result")
+    }
+
+    fn heads(&mut self) -> Result<Vec<Head>> {
+        crate::store::Store::heads(self)
+    }
+
+    fn with_reader(&self, read: &mut dyn FnMut(&dyn Reader) -> Result<()>) -> Result<()> {
+        read(self.reader().as_ref())
+    }
+}
+
+/// Both sides of an operation, decided before anything is written.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub operation_id: OperationId,
+    pub request: String,
+    pub actor: Actor,
+    pub cause: Cause,
+    /// Checked with the intent and with the effect; what already happened is recorded even if they no longer hold.
+    pub guards: Vec<Guard>,
+    pub journal: Vec<Write>,
+    /// Written when the journal has committed.
+    pub agent: Vec<Write>,
+    /// Written instead when the journal has refused.
+    pub agent_if_refused: Vec<Write>,
+}
+
+/// How an operation ended, in both domains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    Done(Committed),
+    /// The journal's refusal, recorded in the agent domain.
+    Refused(String),
+}
+
+/// Carries out an operation. Repeating it with the same plan is harmless.
+pub fn run(journal: &mut dyn Committer, agent: &mut dyn Committer, plan: &Plan, now: Timestamp) -> Result<Ending> {
+    let row_id = Saga::row_id(&plan.operation_id);
+    let saga = Saga {
+        operation_id: plan.operation_id,
+        phase: SagaPhase::JournalPending,
+        last_error: None,
+        actor: plan.actor,
+        run_key: plan.cause.run_key,
+        cause_depth: plan.cause.depth,
+        request: plan.request.clone(),
+        journal: plan.journal.iter().map(planned).collect(),
+        agent: plan.agent.iter().map(planned).collect(),
+        agent_if_refused: plan.agent_if_refused.iter().map(planned).collect(),
+        updated_at: now,
+    };
+    let write = saga_write(&saga, Expected::Absent)?;
+    let intent = commit_of(&saga, plan.operation_id.part("intent"), vec![write], plan.guards.clone(), Vec::new());
+    let intent = agent.commit(intent)?;
+    if intent.repeated && stored(agent, &row_id)?.is_none() {
+        return finished(agent, &plan.operation_id);
+    }
+    advance(journal, agent, &saga, plan.guards.clone())
+}
+
+/// Finishes every operation that a crash left open. Returns how many there were.
+pub fn recover(journal: &mut dyn Committer, agent: &mut dyn Committer) -> Result<usize> {
+    let mut open = Vec::new();
+    agent.with_reader(&mut |reader| {
+        let snapshot = reader.read()?;
+        let mut scan = Scan::new(Saga::SPEC, "by_updated");
+        loop {
+            let page = snapshot.scan(&scan)?;
+            for row in &page.rows {
+                open.extend(row.record::<Saga>()?);
+            }
+            let Some(next) = page.next else { return Ok(()) };
+            scan.after = Some(next);
+        }
+    })?;
+    for saga in &open {
+        // INVARIANT: no guards here. What was intended before the crash was decided; a fence raised since then has removed the row.
+        advance(journal, agent, saga, Vec::new())?;
+    }
+    Ok(open.len())
+}
+
+/// From the durable intent to the durable outcome.
+fn advance(journal: &mut dyn Committer, agent: &mut dyn Committer, saga: &Saga, guards: Vec<Guard>) -> Result<Ending> {
+    let writes = writes_of(&saga.journal)?;
+    let heads = witnesses(Domain::Agent, agent.heads()?);
+    let effect = match journal.commit(commit_of(saga, saga.operation_id, writes, guards, heads)) {
+        Ok(committed) => Ok(committed),
+        Err(refusal) if refusal.is_refusal() => Err(refusal),
+        Err(failure) => return Err(failure),
+    };
+    let mut outcome = writes_of(if effect.is_ok() { &saga.agent } else { &saga.agent_if_refused })?;
+    outcome.push(Write {
+        spec: Saga::SPEC,
+        id: Saga::row_id(&saga.operation_id),
+        workspace: WorkspaceId::NONE,
+        expected: Expected::Version(1),
+        change: Change::Tombstone,
+    });
+    let heads = witnesses(Domain::Journal, journal.heads()?);
+    let name = if effect.is_ok() { "outcome" } else { "refusal" };
+    agent.commit(commit_of(saga, saga.operation_id.part(name), outcome, Vec::new(), heads))?;
+    match effect {
+        Ok(committed) => Ok(Ending::Done(committed)),
+        Err(refusal) => Ok(Ending::Refused(refusal.code().as_str().to_owned())),
+    }
+}
+
+/// How an operation ended that is no longer open.
+fn finished(agent: &dyn Committer, operation_id: &OperationId) -> Result<Ending> {
+    let mut ending = None;
+    agent.with_reader(&mut |reader| {
+        let snapshot = reader.read()?;
+        if let Some(outcome) = snapshot.outcome(&operation_id.part("outcome"))? {
+            ending = Some(Ending::Done(Committed { repeated: true, ..outcome }));
+        } else if snapshot.outcome(&operation_id.part("refusal"))?.is_some() {
+            ending = Some(Ending::Refused("refused before".to_owned()));
+        }
+        Ok(())
+    })?;
+    ending.ok_or_else(|| Error::Unreadable(format!("operation {operation_id} has an intent, but neither a saga row nor an outcome")))
+}
+
+fn stored(agent: &dyn Committer, row_id: &RawId) -> Result<Option<Saga>> {
+    let mut found = None;
+    agent.with_reader(&mut |reader| {
+        found = reader.read()?.get(Saga::SPEC, row_id)?.map(|row| row.record()).transpose()?.flatten();
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn commit_of(saga: &Saga, operation_id: OperationId, writes: Vec<Write>, guards: Vec<Guard>, witnesses: Vec<Witness>) -> Commit {
+    let cause = Cause { run_key: saga.run_key, source_event: None, depth: saga.cause_depth };
+    Commit { operation_id, request: saga.request.clone(), actor: saga.actor, cause, guards, writes, witnesses }
+}
+
+fn witnesses(domain: Domain, heads: Vec<Head>) -> Vec<Witness> {
+    heads.into_iter().map(|head| Witness { domain, head }).collect()
+}
+
+fn saga_write(saga: &Saga, expected: Expected) -> Result<Write> {
+    let body = saga.to_body().map_err(|error| Error::InvalidCommit(error.to_string()))?;
+    let id = Saga::row_id(&saga.operation_id);
+    Ok(Write { spec: Saga::SPEC, id, workspace: WorkspaceId::NONE, expected, change: Change::Put(body) })
+}
+
+fn planned(write: &Write) -> PlannedWrite {
+    PlannedWrite {
+        kind: write.spec.kind.to_owned(),
+        id: write.id.with_prefix(write.spec.prefix),
+        workspace: write.workspace,
+        expected_version: match write.expected {
+            Expected::Absent => 0,
+            Expected::Version(version) => version,
+        },
+        body: write.change.body().map(|body| body.text().to_owned()),
+    }
+}
+
+fn writes_of(planned: &[PlannedWrite]) -> Result<Vec<Write>> {
+    planned.iter().map(write_of).collect()
+}
+
+fn write_of(planned: &PlannedWrite) -> Result<Write> {
+    let bad = |what: &str| Error::Unreadable(format!("a planned write: {what}"));
+    let spec: &'static Spec = domain::catalogue::find(&planned.kind).ok_or_else(|| bad(&planned.kind))?;
+    let (_, id) = RawId::parse_prefixed(&planned.id).ok_or_else(|| bad(&planned.id))?;
+    let change = match &planned.body {
+        Some(text) => Change::Put(Body::parse(text).map_err(|error| bad(&error.to_string()))?),
+        None => Change::Tombstone,
+    };
+    let expected = if planned.expected_version == 0 { Expected::Absent } else { Expected::Version(planned.expected_version) };
+    Ok(Write { spec, id, workspace: planned.workspace, expected, change })
+}

@@ -1,0 +1,230 @@
+//! SQLite: one file per domain, WAL with `synchronous=FULL`, one writer, a few readers, checkpoints on their own connection.
+//!
+//! `NORMAL` would lose acknowledged commits when the power fails, so it is not an option. After an error that came with a COMMIT nothing
+//! in memory is believed any more: every connection is dropped, the file is opened again and a truncating checkpoint must succeed
+//! before anything is answered.
+
+mod checkpoint;
+mod connect;
+mod query;
+mod read;
+pub mod rebuild;
+mod schema;
+mod text;
+mod txn;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use domain::causality::{Domain, Stream, VectorClock};
+use domain::commit::{Commit, Committed};
+use domain::entry::{Head, Witness};
+use domain::id::{HistoryId, HostId};
+use domain::record::Spec;
+use rusqlite::Connection;
+
+pub use checkpoint::Checkpointer;
+pub use read::SqliteReader;
+pub use schema::{MIGRATIONS, Migration, SCHEMA_VERSION};
+
+use crate::apply::{self, Position};
+use crate::env::Env;
+use crate::sqlite::connect::{Access, failure};
+use crate::sqlite::query::Streams;
+use crate::sqlite::txn::SqliteTxn;
+use crate::store::{GroupFailure, Maintenance, Reader, Store, own_streams};
+use crate::{Error, Result};
+
+/// Where a domain's file is and what it holds.
+#[derive(Debug, Clone)]
+pub struct Location {
+    pub domain: Domain,
+    pub path: PathBuf,
+    /// The kinds it stores; the product's catalogue, or a test's own.
+    pub kinds: Vec<&'static Spec>,
+    /// A VFS registered with SQLite; `None` is the machine's own.
+    pub vfs: Option<String>,
+}
+
+impl Location {
+    /// A domain of the product's catalogue under a folder: `journal.sqlite`, `agent.sqlite`, `ledger.sqlite`.
+    #[must_use]
+    pub fn in_folder(folder: &Path, domain: Domain) -> Self {
+        let path = folder.join(format!("{domain}.sqlite"));
+        Self { domain, path, kinds: domain::catalogue::of_domain(domain).collect(), vfs: None }
+    }
+}
+
+/// The writer of one domain's file.
+pub struct SqliteStore {
+    location: Location,
+    env: Env,
+    position: Position,
+    /// `None` only between dropping the old connection and having a new one.
+    writer: Option<Connection>,
+    streams: Streams,
+    reader: SqliteReader,
+    failing: Option<String>,
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("location", &self.location).field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    /// Makes a new, empty database; one that exists already is left alone and refused.
+    pub fn create(location: &Location, host: HostId, env: &Env) -> Result<Self> {
+        let connection = connect::create(location)?;
+        schema::create(&connection, location, host, HistoryId::from_raw(env.id()))?;
+        drop(connection);
+        Self::open(location, env)
+    }
+
+    /// Opens an existing database: refuses a newer schema untouched, migrates an older one after a backup.
+    pub fn open(location: &Location, env: &Env) -> Result<Self> {
+        schema::check_version(location)?;
+        let writer = connect::open(location, Access::Write)?;
+        schema::migrate(&writer, location, MIGRATIONS)?;
+        schema::project_kinds(&writer, location)?;
+        let streams = Streams::load(&writer, location.domain)?;
+        let position = load_position(&writer, location.domain, &streams)?;
+        let reader = SqliteReader::new(location.clone(), env.clone());
+        Ok(Self { location: location.clone(), env: env.clone(), position, writer: Some(writer), streams, reader, failing: None })
+    }
+
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// A connection of its own for checkpoints.
+    pub fn checkpointer(&self) -> Result<Checkpointer> {
+        Checkpointer::open(&self.location)
+    }
+
+    /// The concrete reader, which can also be opened without a writer.
+    #[must_use]
+    pub fn sqlite_reader(&self) -> SqliteReader {
+        self.reader.clone()
+    }
+
+    pub(crate) fn writer(&self) -> Result<&Connection> {
+        self.writer.as_ref().ok_or_else(|| Error::Storage {
+            domain: self.location.domain,
+            message: "the connection was lost".to_owned(),
+        })
+    }
+
+    fn run(&mut self, group: &[Commit]) -> std::result::Result<Vec<Result<Committed>>, GroupFailure> {
+        let domain = self.location.domain;
+        let connection = self.writer.as_ref().ok_or_else(|| {
+            GroupFailure::RolledBack(Error::Storage { domain, message: "the connection was lost".to_owned() })
+        })?;
+        let before = self.position.clone();
+        let rolled_back = |error| {
+            // A failed ROLLBACK leaves no transaction either: SQLite has rolled back by itself.
+            connection.execute_batch("ROLLBACK").ok();
+            GroupFailure::RolledBack(error)
+        };
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| GroupFailure::RolledBack(failure(domain, &error)))?;
+        let mut txn = SqliteTxn { connection, streams: &self.streams, domain };
+        let results = match apply::group(&mut txn, &mut self.position, &self.env, group) {
+            Ok(results) => results,
+            Err(error) => return Err(rolled_back(error)),
+        };
+        match connection.execute_batch("COMMIT") {
+            Ok(()) => Ok(results),
+            Err(error) => {
+                self.position = before;
+                let error = failure(domain, &error);
+                // A write that found no room left no commit behind; every other error may have.
+                if matches!(error, Error::Full(_)) { Err(rolled_back(error)) } else { Err(GroupFailure::Unknown(error)) }
+            }
+        }
+    }
+}
+
+fn load_position(connection: &Connection, domain: Domain, streams: &Streams) -> Result<Position> {
+    let host = schema::own_host(connection, domain)?;
+    let heads = query::heads(connection, domain, streams)?;
+    let own: BTreeMap<Stream, Head> =
+        heads.iter().filter(|head| head.stream.host == host).map(|head| (head.stream.stream, *head)).collect();
+    if let Some(missing) = own_streams(host).iter().find(|stream| !own.contains_key(&stream.stream)) {
+        return Err(Error::Damaged { domain, message: format!("the head of stream {} is missing", missing.stream) });
+    }
+    let others = heads.iter().filter(|head| head.stream.host != host && head.stream.stream == Stream::Synced);
+    let clock: VectorClock = others.map(|head| (head.stream.host, head.counter)).collect();
+    Ok(Position { domain, host, heads: own, clock })
+}
+
+impl Store for SqliteStore {
+    fn domain(&self) -> Domain {
+        self.location.domain
+    }
+
+    fn host(&self) -> HostId {
+        self.position.host
+    }
+
+    fn reader(&self) -> Arc<dyn Reader> {
+        Arc::new(self.reader.clone())
+    }
+
+    fn try_group(&mut self, group: &[Commit]) -> std::result::Result<Vec<Result<Committed>>, GroupFailure> {
+        let erases = group.iter().flat_map(|commit| &commit.writes).any(|write| matches!(write.change, domain::commit::Change::Erase));
+        let results = self.run(group)?;
+        if erases {
+            // The WAL still holds what was erased. A reader may delay this; the next checkpoint then does it.
+            if let Ok(mut checkpointer) = self.checkpointer() {
+                checkpointer.truncate().ok();
+            }
+        }
+        Ok(results)
+    }
+
+    fn reopen(&mut self) -> Result<()> {
+        self.reader.close_idle();
+        self.writer = None;
+        let writer = connect::open(&self.location, Access::Write)?;
+        checkpoint::truncate(&writer, self.location.domain)?;
+        self.streams = Streams::load(&writer, self.location.domain)?;
+        self.position = load_position(&writer, self.location.domain, &self.streams)?;
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    fn lookup(&mut self, commit: &Commit) -> Result<Option<Committed>> {
+        let connection = self.writer()?;
+        let mut txn = SqliteTxn { connection, streams: &self.streams, domain: self.location.domain };
+        apply::repeated(&mut txn, commit)
+    }
+
+    fn witness(&mut self, witnesses: &[Witness]) -> Result<()> {
+        let domain = self.location.domain;
+        let connection = self.writer()?;
+        let failed = |error: rusqlite::Error| failure(domain, &error);
+        let known = query::witnesses(connection, domain)?;
+        let news: Vec<_> = witnesses.iter().filter(|witness| !known.contains(witness)).collect();
+        if news.is_empty() {
+            return Ok(());
+        }
+        let transaction = connection.unchecked_transaction().map_err(failed)?;
+        for witness in news {
+            txn::put_witness(&transaction, domain, witness)?;
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    fn failing(&mut self) -> &mut Option<String> {
+        &mut self.failing
+    }
+
+    fn maintenance(&self) -> Option<Box<dyn Maintenance>> {
+        let checkpointer = self.checkpointer().ok()?;
+        Some(Box::new(checkpointer))
+    }
+}
