@@ -76,15 +76,21 @@ pub fn start(store: Box<dyn Store>) -> Result<(Writer, Running)> {
     Ok((writer, Running { thread: Some(thread) }))
 }
 
-fn start_maintenance(mut maintenance: Box<dyn Maintenance>) -> std::io::Result<Sender<usize>> {
+/// The thread beside the writer, and the way to tell it of commits.
+struct Beside {
+    commits: Sender<usize>,
+    thread: JoinHandle<()>,
+}
+
+fn start_maintenance(mut maintenance: Box<dyn Maintenance>) -> std::io::Result<Beside> {
     // Not bounded by length but by content: the thread takes everything that waits at once.
-    let (sender, receiver) = channel::<usize>();
-    std::thread::Builder::new().name("checkpoints".to_owned()).spawn(move || {
+    let (commits, receiver) = channel::<usize>();
+    let thread = std::thread::Builder::new().name("checkpoints".to_owned()).spawn(move || {
         while let Ok(bytes) = receiver.recv() {
             maintenance.after_commits(receiver.try_iter().fold(bytes, usize::saturating_add));
         }
     })?;
-    Ok(sender)
+    Ok(Beside { commits, thread })
 }
 
 impl Writer {
@@ -146,7 +152,7 @@ struct Owner {
     store: Box<dyn Store>,
     queue: Receiver<Job>,
     fences: Arc<Mutex<BTreeMap<String, u64>>>,
-    beside: Option<Sender<usize>>,
+    beside: Option<Beside>,
 }
 
 impl Owner {
@@ -167,6 +173,11 @@ impl Owner {
             if next.is_none() {
                 next = self.queue.recv().ok();
             }
+        }
+        if let Some(Beside { commits, thread }) = self.beside {
+            drop(commits);
+            // Its connection is closed before the writer's, so that the writer's is the last and leaves no WAL behind.
+            thread.join().ok();
         }
         self.store
     }
@@ -202,7 +213,7 @@ impl Owner {
             let results = self.store.apply_group(&commits);
             if let Some(beside) = &self.beside {
                 // LIMIT: what a write costs in the WAL beyond its body: about two pages.
-                beside.send(bytes + commits.iter().map(|commit| commit.writes.len()).sum::<usize>() * 8_192).ok();
+                beside.commits.send(bytes + commits.iter().map(|commit| commit.writes.len()).sum::<usize>() * 8_192).ok();
             }
             for (answer, result) in answers.into_iter().zip(results) {
                 // A caller that has gone away can ask again with the same operation id.

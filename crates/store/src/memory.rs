@@ -357,8 +357,10 @@ impl Snapshot for MemorySnapshot {
     fn scan(&self, scan: &Scan<'_>) -> Result<Page> {
         let index = scan.checked()?;
         let width = scan.prefix.len();
+        let bounded = scan.from.is_some() || scan.to.is_some();
         let in_range = |key: &PageKey| {
             key.values.starts_with(&scan.prefix)
+                && !(bounded && key.values[width] == Value::Null)
                 && scan.from.as_ref().is_none_or(|from| key.values[width] >= *from)
                 && scan.to.as_ref().is_none_or(|to| key.values[width] < *to)
         };
@@ -374,7 +376,7 @@ impl Snapshot for MemorySnapshot {
         if scan.direction == Direction::Backward {
             found.reverse();
         }
-        let next = (found.len() > scan.limit).then(|| found[scan.limit - 1].0.clone());
+        let next = scan.limit.checked_sub(1).filter(|_| found.len() > scan.limit).map(|last| found[last].0.clone());
         Ok(Page { rows: found.into_iter().take(scan.limit).map(|(_, row)| row.clone()).collect(), next })
     }
 

@@ -6,6 +6,7 @@
 //! other domain's durable head, so a cut in either file is found.
 
 use domain::causality::Domain;
+use domain::code::ErrorCode;
 use domain::commit::{Cause, Change, Commit, Committed, Expected, Guard, Write};
 use domain::entry::{Actor, Head, Witness};
 use domain::id::{OperationId, RawId, WorkspaceId};
@@ -59,7 +60,8 @@ pub struct Plan {
     pub request: String,
     pub actor: Actor,
     pub cause: Cause,
-    /// Checked with the intent and with the effect; what already happened is recorded even if they no longer hold.
+    /// Checked with the intent and with the effect, each guard where its record lives. What already happened is recorded even if
+    /// they no longer hold.
     pub guards: Vec<Guard>,
     pub journal: Vec<Write>,
     /// Written when the journal has committed.
@@ -87,18 +89,23 @@ pub fn run(journal: &mut dyn Committer, agent: &mut dyn Committer, plan: &Plan, 
         run_key: plan.cause.run_key,
         cause_depth: plan.cause.depth,
         request: plan.request.clone(),
-        journal: plan.journal.iter().map(planned).collect(),
-        agent: plan.agent.iter().map(planned).collect(),
-        agent_if_refused: plan.agent_if_refused.iter().map(planned).collect(),
+        journal: plan.journal.iter().map(planned).collect::<Result<_>>()?,
+        agent: plan.agent.iter().map(planned).collect::<Result<_>>()?,
+        agent_if_refused: plan.agent_if_refused.iter().map(planned).collect::<Result<_>>()?,
         updated_at: now,
     };
     let write = saga_write(&saga, Expected::Absent)?;
-    let intent = commit_of(&saga, plan.operation_id.part("intent"), vec![write], plan.guards.clone(), Vec::new());
-    let intent = agent.commit(intent)?;
-    if intent.repeated && stored(agent, &row_id)?.is_none() {
-        return finished(agent, &plan.operation_id);
+    let guards = guards_in(Domain::Agent, &plan.guards);
+    let intent = agent.commit(commit_of(&saga, plan.operation_id.part("intent"), vec![write], guards, Vec::new()))?;
+    let guards = guards_in(Domain::Journal, &plan.guards);
+    if !intent.repeated {
+        return advance(journal, agent, &saga, guards);
     }
-    advance(journal, agent, &saga, plan.guards.clone())
+    match stored(agent, &row_id)? {
+        // What was decided first is carried out, even if the same request has led to another plan since.
+        Some(open) => advance(journal, agent, &open, guards),
+        None => finished(journal, agent, &plan.operation_id),
+    }
 }
 
 /// Finishes every operation that a crash left open. Returns how many there were.
@@ -141,27 +148,58 @@ fn advance(journal: &mut dyn Committer, agent: &mut dyn Committer, saga: &Saga, 
         change: Change::Tombstone,
     });
     let heads = witnesses(Domain::Journal, journal.heads()?);
-    let name = if effect.is_ok() { "outcome" } else { "refusal" };
-    agent.commit(commit_of(saga, saga.operation_id.part(name), outcome, Vec::new(), heads))?;
+    let ended_id = match &effect {
+        Ok(_) => outcome_id(&saga.operation_id),
+        Err(refusal) => refusal_id(&saga.operation_id, refusal.code()),
+    };
+    agent.commit(commit_of(saga, ended_id, outcome, Vec::new(), heads))?;
     match effect {
         Ok(committed) => Ok(Ending::Done(committed)),
         Err(refusal) => Ok(Ending::Refused(refusal.code().as_str().to_owned())),
     }
 }
 
-/// How an operation ended that is no longer open.
-fn finished(agent: &dyn Committer, operation_id: &OperationId) -> Result<Ending> {
-    let mut ending = None;
-    agent.with_reader(&mut |reader| {
-        let snapshot = reader.read()?;
-        if let Some(outcome) = snapshot.outcome(&operation_id.part("outcome"))? {
-            ending = Some(Ending::Done(Committed { repeated: true, ..outcome }));
-        } else if snapshot.outcome(&operation_id.part("refusal"))?.is_some() {
-            ending = Some(Ending::Refused("refused before".to_owned()));
+/// How an operation ended that is no longer open: the same answer as the first time.
+fn finished(journal: &dyn Committer, agent: &dyn Committer, operation_id: &OperationId) -> Result<Ending> {
+    let unreadable = |what: &str| Error::Unreadable(format!("operation {operation_id} {what}"));
+    if outcome_of(agent, &outcome_id(operation_id))?.is_some() {
+        let effect = outcome_of(journal, operation_id)?;
+        let effect = effect.ok_or_else(|| unreadable("is done for the agent domain, but the journal does not have it"))?;
+        return Ok(Ending::Done(Committed { repeated: true, ..effect }));
+    }
+    for code in ErrorCode::ALL {
+        if outcome_of(agent, &refusal_id(operation_id, *code))?.is_some() {
+            return Ok(Ending::Refused(code.as_str().to_owned()));
         }
+    }
+    Err(unreadable("has an intent, but neither a saga row nor an outcome"))
+}
+
+fn outcome_id(operation_id: &OperationId) -> OperationId {
+    operation_id.part("outcome")
+}
+
+/// An outcome holds no text, so its id says which refusal it was.
+fn refusal_id(operation_id: &OperationId, code: ErrorCode) -> OperationId {
+    operation_id.part(&format!("refusal {code}"))
+}
+
+fn outcome_of(committer: &dyn Committer, operation_id: &OperationId) -> Result<Option<Committed>> {
+    let mut found = None;
+    committer.with_reader(&mut |reader| {
+        found = reader.read()?.outcome(operation_id)?;
         Ok(())
     })?;
-    ending.ok_or_else(|| Error::Unreadable(format!("operation {operation_id} has an intent, but neither a saga row nor an outcome")))
+    Ok(found)
+}
+
+/// A guard about a record is checked where the record lives; a fence stands in every domain.
+fn guards_in(domain: Domain, guards: &[Guard]) -> Vec<Guard> {
+    let belongs = |guard: &&Guard| match guard {
+        Guard::Fence { .. } => true,
+        Guard::Version { spec, .. } | Guard::Live { spec, .. } | Guard::AtMost { spec, .. } => spec.domains.contains(&domain),
+    };
+    guards.iter().filter(belongs).cloned().collect()
 }
 
 fn stored(agent: &dyn Committer, row_id: &RawId) -> Result<Option<Saga>> {
@@ -188,8 +226,11 @@ fn saga_write(saga: &Saga, expected: Expected) -> Result<Write> {
     Ok(Write { spec: Saga::SPEC, id, workspace: WorkspaceId::NONE, expected, change: Change::Put(body) })
 }
 
-fn planned(write: &Write) -> PlannedWrite {
-    PlannedWrite {
+fn planned(write: &Write) -> Result<PlannedWrite> {
+    if matches!(write.change, Change::Erase) {
+        return Err(Error::InvalidCommit(format!("the erasure of a {} cannot be part of a saga", write.spec.kind)));
+    }
+    Ok(PlannedWrite {
         kind: write.spec.kind.to_owned(),
         id: write.id.with_prefix(write.spec.prefix),
         workspace: write.workspace,
@@ -198,7 +239,7 @@ fn planned(write: &Write) -> PlannedWrite {
             Expected::Version(version) => version,
         },
         body: write.change.body().map(|body| body.text().to_owned()),
-    }
+    })
 }
 
 fn writes_of(planned: &[PlannedWrite]) -> Result<Vec<Write>> {

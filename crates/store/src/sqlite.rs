@@ -4,11 +4,13 @@
 //! in memory is believed any more: every connection is dropped, the file is opened again and a truncating checkpoint must succeed
 //! before anything is answered.
 
+pub mod bench;
 mod checkpoint;
 mod connect;
 mod query;
 mod read;
 pub mod rebuild;
+mod scan;
 mod schema;
 mod text;
 mod txn;

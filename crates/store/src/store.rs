@@ -82,7 +82,7 @@ pub struct Scan<'a> {
     pub index: &'a str,
     /// Values of the index's first columns.
     pub prefix: Vec<Value>,
-    /// Bounds on the column after the prefix: inclusive from, exclusive to.
+    /// Bounds on the column after the prefix: inclusive from, exclusive to. A row without a value is within no bounds.
     pub from: Option<Value>,
     pub to: Option<Value>,
     pub direction: Direction,
@@ -115,8 +115,8 @@ impl<'a> Scan<'a> {
         if self.prefix.len() > columns || (ranged && self.prefix.len() == columns) {
             return Err(Error::InvalidCommit(format!("index `{}` has {columns} columns", self.index)));
         }
-        if self.after.as_ref().is_some_and(|after| after.values.len() != columns) {
-            return Err(Error::InvalidCommit(format!("the page key is not one of index `{}`", self.index)));
+        if self.after.as_ref().is_some_and(|after| after.values.len() != columns || !after.values.starts_with(&self.prefix)) {
+            return Err(Error::InvalidCommit(format!("the page key is not one of this scan of index `{}`", self.index)));
         }
         Ok(index)
     }

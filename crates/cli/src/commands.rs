@@ -1,0 +1,58 @@
+//! The commands, one file each. The doc comments are the help texts.
+
+pub(crate) mod bench;
+pub(crate) mod demo;
+pub(crate) mod init;
+pub(crate) mod log;
+pub(crate) mod note;
+mod note_lines;
+
+use std::path::PathBuf;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::output::{Failure, Out};
+
+/// A local-first runtime for agents that can be left alone in the house.
+#[derive(Debug, Parser)]
+#[command(name = "verger", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Where everything is kept; by default the platform's data folder
+    #[arg(long, global = true, env = "VERGER_HOME", value_name = "DIR")]
+    pub home: Option<PathBuf>,
+
+    /// Answer with one JSON document on stdout
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a home; repeating it is harmless
+    Init,
+    /// Write, read, change and find notes
+    #[command(subcommand)]
+    Note(note::NoteCommand),
+    /// Read and check the log that everything is built from
+    #[command(subcommand)]
+    Log(log::LogCommand),
+    /// Measure this machine
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// A short story of what Verger keeps safe, in a home of its own that is thrown away
+    Demo(demo::DemoArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell to complete for
+        shell: clap_complete::Shell,
+    },
+}
+
+pub(crate) fn completions(shell: clap_complete::Shell, out: &mut Out) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "verger", &mut script);
+    out.text(&String::from_utf8_lossy(&script))
+}

@@ -1,0 +1,173 @@
+//! The home: one folder that holds everything, owned by one process at a time.
+//!
+//! The lock is the kernel's (it ends with the process, however that ends); the pid in the lock file is only text for people.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use domain::causality::Domain;
+use domain::code::ErrorCode;
+use domain::id::HostId;
+use store::env::Env;
+use store::sqlite::{Location, SqliteStore};
+
+use crate::{Error, Result, platform};
+
+/// A home's place on disk. Nothing is read until it is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    folder: PathBuf,
+}
+
+/// What `init` found or made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Initialised {
+    pub folder: PathBuf,
+    pub host: HostId,
+    /// False when the home was there already.
+    pub created: bool,
+}
+
+/// The right to write; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The text is for people; a stale one would only confuse.
+        self.file.set_len(0).ok();
+    }
+}
+
+impl Home {
+    /// `explicit`, else `$VERGER_HOME` (which the caller reads), else the platform's data folder.
+    pub fn locate(explicit: Option<&Path>) -> Result<Self> {
+        let missing = || Error::new(ErrorCode::HomeMissing, "no home is named, and this account has no home folder of its own");
+        let folder = explicit.map(Path::to_path_buf).or_else(platform::data_folder).ok_or_else(missing)?;
+        Ok(Self { folder: std::path::absolute(&folder).unwrap_or(folder) })
+    }
+
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn location(&self, domain: Domain) -> Location {
+        Location::in_folder(&self.folder.join("store"), domain)
+    }
+
+    /// Makes the folders and the databases. Repeating it is harmless; a half-made home is completed.
+    pub(crate) fn create(&self, env: &Env) -> Result<(Lock, HostId, bool)> {
+        if self.folder.exists() {
+            self.check_folder()?;
+        }
+        for folder in [self.folder.clone(), self.folder.join("store"), self.folder.join("run"), self.folder.join("data")] {
+            platform::create_private_folder(&folder).map_err(|error| self.invalid(&format!("cannot make {}: {error}", folder.display())))?;
+        }
+        self.check_folder()?;
+        let lock = self.lock()?;
+        let stray = |domain: &Domain| !self.location(*domain).path.exists();
+        let missing: Vec<Domain> = Domain::ALL.iter().copied().filter(stray).collect();
+        let made_before = Domain::ALL.iter().find(|domain| !missing.contains(domain));
+        let host = match made_before {
+            // INVARIANT: all files of a home belong to one host. The ledger is made last, so a home with one is complete.
+            Some(_) if !missing.contains(&Domain::Ledger) && !missing.is_empty() => {
+                let names: Vec<_> = missing.iter().map(|domain| format!("{domain}.sqlite")).collect();
+                return Err(self.invalid(&format!("{} is missing from its store folder; restore it from a backup", names.join(", "))));
+            }
+            Some(domain) => store::store::Store::host(&SqliteStore::open(&self.location(*domain), env)?),
+            None => HostId::from_raw(env.id()),
+        };
+        for domain in &missing {
+            self.create_database(*domain, host, env)?;
+        }
+        Ok((lock, host, !missing.is_empty()))
+    }
+
+    /// A database is made under another name first: a crash in the middle leaves nothing that looks like one.
+    fn create_database(&self, domain: Domain, host: HostId, env: &Env) -> Result<()> {
+        let location = self.location(domain);
+        let partial = Location { path: location.path.with_extension("partial"), ..location.clone() };
+        for leftover in ["", "-wal", "-shm"] {
+            let mut path = partial.path.clone().into_os_string();
+            path.push(leftover);
+            std::fs::remove_file(path).ok();
+        }
+        drop(SqliteStore::create(&partial, host, env)?);
+        std::fs::rename(&partial.path, &location.path).map_err(|error| self.invalid(&format!("cannot make {}: {error}", location.path.display())))
+    }
+
+    /// Checks that the folder is one that we may use.
+    pub(crate) fn check_folder(&self) -> Result<()> {
+        let unreadable = |error: std::io::Error| self.invalid(&error.to_string());
+        match std::fs::metadata(&self.folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(self.missing()),
+            Err(error) => return Err(unreadable(error)),
+            Ok(metadata) if !metadata.is_dir() => return Err(self.invalid("it is a file, not a folder")),
+            Ok(_) => {}
+        }
+        if !platform::is_ours(&self.folder).map_err(unreadable)? {
+            return Err(self.invalid("it belongs to somebody else"));
+        }
+        let store = self.folder.join("store");
+        if store.is_dir() && platform::is_open_to_others(&store).map_err(unreadable)? {
+            return Err(self.invalid("others can enter its store folder; run `chmod 700` on it"));
+        }
+        Ok(())
+    }
+
+    /// Checks that there is a whole home.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_folder()?;
+        let missing: Vec<_> =
+            Domain::ALL.iter().filter(|domain| !self.location(**domain).path.is_file()).map(|domain| format!("{domain}.sqlite")).collect();
+        if missing.len() == Domain::ALL.len() {
+            return Err(self.missing());
+        }
+        if !missing.is_empty() {
+            return Err(self.invalid(&format!("{} is missing from its store folder; restore it from a backup", missing.join(", "))));
+        }
+        Ok(())
+    }
+
+    /// Takes the home, or names who has it.
+    pub(crate) fn lock(&self) -> Result<Lock> {
+        let path = self.folder.join("run").join("lock");
+        let open = || {
+            platform::create_private_folder(&self.folder.join("run"))?;
+            platform::open_private_file(&path)
+        };
+        let mut file = open().map_err(|error| self.invalid(&format!("cannot open {}: {error}", path.display())))?;
+        match file.try_lock() {
+            Ok(()) => {
+                let note = format!("{}\n", std::process::id());
+                let noted = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(note.as_bytes()));
+                noted.map_err(|error| self.invalid(&format!("cannot write {}: {error}", path.display())))?;
+                Ok(Lock { file })
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // LIMIT: a pid is short; anything longer is not ours to repeat.
+                (&file).take(20).read_to_string(&mut holder).ok();
+                let holder = holder.trim();
+                let by = if holder.is_empty() { "another process".to_owned() } else { format!("process {holder}") };
+                Err(Error {
+                    details: serde_json::json!({ "home": self.folder, "pid": holder.parse::<u32>().ok() }),
+                    ..Error::new(ErrorCode::HomeLocked, format!("{} is in use by {by}", self.folder.display()))
+                })
+            }
+            Err(TryLockError::Error(error)) => Err(self.invalid(&format!("cannot lock {}: {error}", path.display()))),
+        }
+    }
+
+    fn missing(&self) -> Error {
+        Error::new(ErrorCode::HomeMissing, format!("there is no home at {}", self.folder.display()))
+    }
+
+    fn invalid(&self, what: &str) -> Error {
+        Error::new(ErrorCode::HomeInvalid, format!("the home {} cannot be used: {what}", self.folder.display()))
+    }
+}

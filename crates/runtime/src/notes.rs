@@ -1,0 +1,300 @@
+//! Notes: write, read, change, take away, bring back, find (K13, K14, K23).
+
+use std::collections::BTreeSet;
+
+use domain::causality::Domain;
+use domain::code::ErrorCode;
+use domain::commit::{Change, Committed, Expected, Guard, Write};
+use domain::entry::Op;
+use domain::id::{NoteId, RawId, WorkspaceId};
+use domain::limits::{PAGE_ROWS_MAX, QUERY_BYTES_MAX};
+use domain::record::{Record, Value};
+use domain::records::note::{Invalid, Note};
+use domain::records::slug::Slug;
+use domain::records::workspace::Workspace;
+use domain::time::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+use store::store::{Direction, PageKey, Row, Scan};
+
+use crate::handle::put;
+use crate::operation::{ClientKey, owner};
+use crate::{Error, Handle, Result, View};
+
+/// What a new note is made of, as it was given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct NoteDraft {
+    /// Left out, it becomes the current date and time.
+    pub title: Option<String>,
+    pub text: String,
+    pub kind: Option<String>,
+    pub labels: Vec<String>,
+    pub workspace: String,
+}
+
+/// What to change; what is left out stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct NoteChange {
+    pub title: Option<String>,
+    pub text: Option<String>,
+    pub kind: Option<String>,
+    pub labels: Option<Vec<String>>,
+    /// The version that the change was decided on; left out, whatever is current.
+    pub version: Option<u64>,
+}
+
+/// What a writing command did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoteDone {
+    pub id: NoteId,
+    pub version: u64,
+    pub operation_id: ClientKey,
+    /// It had been done before; nothing changed now.
+    pub repeated: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoteRecord {
+    pub id: NoteId,
+    pub version: u64,
+    pub workspace: WorkspaceId,
+    pub note: Note,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotePage {
+    pub notes: Vec<NoteRecord>,
+    /// How many there are in the workspace.
+    pub total: u64,
+    /// What to pass as `after` for the next page.
+    pub next: Option<String>,
+}
+
+/// One entry of a note's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoteVersion {
+    pub version: u64,
+    pub op: Op,
+    pub at: Timestamp,
+    pub actor: String,
+    pub place: String,
+    /// Fields that this version set.
+    pub fields: Vec<String>,
+    /// Absent for a deletion, or when it was erased.
+    pub note: Option<Note>,
+}
+
+impl Handle {
+    pub fn add_note(&self, draft: &NoteDraft, key: &ClientKey) -> Result<NoteDone> {
+        let operation_id = key.operation_id();
+        let now = self.env().clock.now();
+        let note = Note {
+            title: draft.title.clone().unwrap_or_else(|| now.as_title()),
+            text: draft.text.clone(),
+            kind: kind_of(draft.kind.as_deref().unwrap_or("note"))?,
+            category: None,
+            labels: labels_of(&draft.labels)?,
+            created_at: now,
+            updated_at: now,
+        };
+        note.check().map_err(|error| invalid(&error))?;
+        let workspace = self.view().workspace(&draft.workspace)?;
+        let id = operation_id.created(Note::SPEC.kind, 0);
+        let write = put(&note, id, workspace, Expected::Absent)?;
+        let live = Guard::Live { spec: Workspace::SPEC, id: workspace.raw() };
+        let request = json!({ "command": "note.add", "arguments": draft });
+        let committed = self.commit(Domain::Journal, owner(), operation_id, &request, vec![live], vec![write])?;
+        done(&committed, key)
+    }
+
+    pub fn edit_note(&self, id: NoteId, change: &NoteChange, key: &ClientKey) -> Result<NoteDone> {
+        if *change == (NoteChange { version: change.version, ..NoteChange::default() }) {
+            return Err(Error::argument("note edit", "nothing to change; give a title, a text, a kind or labels"));
+        }
+        let request = json!({ "command": "note.edit", "id": id, "arguments": change });
+        self.change_note(id, change.version, key, &request, |now, note| {
+            let note = note.ok_or_else(|| gone(id))?;
+            Ok(Note {
+                title: change.title.clone().unwrap_or(note.title),
+                text: change.text.clone().unwrap_or(note.text),
+                kind: change.kind.as_deref().map(kind_of).transpose()?.unwrap_or(note.kind),
+                labels: change.labels.as_deref().map(labels_of).transpose()?.unwrap_or(note.labels),
+                updated_at: now.max(note.updated_at),
+                ..note
+            })
+        })
+    }
+
+    /// Takes a note away; `restore_note` brings it back.
+    pub fn remove_note(&self, id: NoteId, version: Option<u64>, key: &ClientKey) -> Result<NoteDone> {
+        let request = json!({ "command": "note.rm", "id": id, "version": version.map(|version| version.to_string()) });
+        let row = self.view().note_row(id)?;
+        let expected = Expected::Version(version.unwrap_or(row.version));
+        let write = Write { spec: Note::SPEC, id: row.id, workspace: row.workspace, expected, change: Change::Tombstone };
+        self.commit_note(key, &request, write)
+    }
+
+    /// Makes an earlier version the current one again; without one, the last that was not deleted.
+    pub fn restore_note(&self, id: NoteId, to_version: Option<u64>, key: &ClientKey) -> Result<NoteDone> {
+        let request = json!({ "command": "note.restore", "id": id, "to_version": to_version.map(|version| version.to_string()) });
+        let history = self.view().note_history(id)?;
+        let wanted = |version: &&NoteVersion| to_version.is_none_or(|wanted| version.version == wanted) && version.note.is_some();
+        // Without a version, and with the note in place, the one before it is meant: the undo of the last change.
+        let skip = usize::from(to_version.is_none() && history.first().is_some_and(|version| version.note.is_some()));
+        let found = history.iter().skip(skip).find(wanted).and_then(|version| version.note.clone());
+        let found = found.ok_or_else(|| Error::argument("to-version", "there is no such version to bring back; see `verger note history`"))?;
+        self.change_note(id, None, key, &request, |now, _| Ok(Note { updated_at: now.max(found.updated_at), ..found.clone() }))
+    }
+
+    fn change_note(
+        &self,
+        id: NoteId,
+        version: Option<u64>,
+        key: &ClientKey,
+        request: &serde_json::Value,
+        change: impl FnOnce(Timestamp, Option<Note>) -> Result<Note>,
+    ) -> Result<NoteDone> {
+        let row = self.view().note_row(id)?;
+        if self.view().reader(Domain::Journal).read()?.outcome(&key.operation_id())?.is_some() {
+            // Done before, whatever became of the note since: the store compares the requests, answers with the first outcome and
+            // never looks at this write.
+            let (spec, expected, change) = (Note::SPEC, Expected::Absent, Change::Tombstone);
+            return self.commit_note(key, request, Write { spec, id: row.id, workspace: row.workspace, expected, change });
+        }
+        let note = change(self.env().clock.now(), row.record()?)?;
+        note.check().map_err(|error| invalid(&error))?;
+        let expected = Expected::Version(version.unwrap_or(row.version));
+        self.commit_note(key, request, put(&note, row.id, row.workspace, expected)?)
+    }
+
+    fn commit_note(&self, key: &ClientKey, request: &serde_json::Value, write: Write) -> Result<NoteDone> {
+        let committed = self.commit(Domain::Journal, owner(), key.operation_id(), request, Vec::new(), vec![write])?;
+        done(&committed, key)
+    }
+}
+
+fn done(committed: &Committed, key: &ClientKey) -> Result<NoteDone> {
+    let written = committed.writes.iter().find(|write| write.kind == Note::SPEC.kind);
+    let written = written.ok_or_else(|| {
+        let message = format!("operation `{}` was used for something that is not a note", key.as_str());
+        Error::new(ErrorCode::OperationIdReused, message)
+    })?;
+    Ok(NoteDone { id: NoteId::from_raw(written.id), version: written.version, operation_id: key.clone(), repeated: committed.repeated })
+}
+
+impl View {
+    pub fn note(&self, id: NoteId) -> Result<NoteRecord> {
+        let row = self.note_row(id)?;
+        record_of(&row)?.ok_or_else(|| gone(id))
+    }
+
+    /// Newest change first, page by page.
+    pub fn notes(&self, workspace: &str, limit: usize, after: Option<&str>) -> Result<NotePage> {
+        let workspace = self.workspace(workspace)?;
+        let scan = Scan {
+            prefix: vec![Value::from(workspace.raw())],
+            direction: Direction::Backward,
+            after: after.map(|after| page_key(&workspace, after)).transpose()?,
+            limit: checked_limit(limit)?,
+            ..Scan::new(Note::SPEC, "by_updated")
+        };
+        let snapshot = self.reader(Domain::Journal).read()?;
+        let page = snapshot.scan(&scan)?;
+        let total = snapshot.aggregate(Note::SPEC, "per_workspace", &[Value::from(workspace.raw())])?;
+        let notes = page.rows.iter().map(record_of).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+        Ok(NotePage { notes, total: total.unsigned_abs(), next: page.next.as_ref().map(page_token) })
+    }
+
+    /// Notes that hold all the words, best first.
+    pub fn search_notes(&self, workspace: &str, words: &str, limit: usize) -> Result<Vec<NoteRecord>> {
+        let workspace = self.workspace(workspace)?;
+        if words.len() > QUERY_BYTES_MAX {
+            return Err(Error::argument("words", &format!("a search has at most {QUERY_BYTES_MAX} bytes")));
+        }
+        if !words.chars().any(char::is_alphanumeric) {
+            return Err(Error::argument("words", "a search needs at least one word"));
+        }
+        let rows = self.reader(Domain::Journal).search(Note::SPEC, &workspace, words, checked_limit(limit)?)?;
+        Ok(rows.iter().map(record_of).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
+
+    /// Every version of a note, newest first, deleted ones included.
+    pub fn note_history(&self, id: NoteId) -> Result<Vec<NoteVersion>> {
+        let entries = self.reader(Domain::Journal).read()?.history(Note::SPEC, &id.raw(), usize::MAX)?;
+        if entries.is_empty() {
+            return Err(unknown(id));
+        }
+        let version = |(logged, stored): (store::store::Logged, store::store::Stored)| {
+            let entry = logged.entry;
+            let note = stored.body.as_deref().filter(|_| entry.op == Op::Put).map(Note::from_body).transpose();
+            Ok(NoteVersion {
+                version: entry.version,
+                op: entry.op,
+                at: entry.at,
+                actor: entry.actor.to_string(),
+                place: store::place(&entry.dot),
+                fields: match entry.fields {
+                    domain::entry::FieldsSet::Some(names) => names,
+                    _ => Vec::new(),
+                },
+                note: note.map_err(|error| Error::new(ErrorCode::DatabaseDamaged, error.to_string()))?,
+            })
+        };
+        entries.into_iter().map(version).collect()
+    }
+
+    fn note_row(&self, id: NoteId) -> Result<Row> {
+        self.reader(Domain::Journal).read()?.get(Note::SPEC, &id.raw())?.ok_or_else(|| unknown(id))
+    }
+}
+
+fn record_of(row: &Row) -> Result<Option<NoteRecord>> {
+    let note: Option<Note> = row.record()?;
+    Ok(note.map(|note| NoteRecord { id: NoteId::from_raw(row.id), version: row.version, workspace: row.workspace, note }))
+}
+
+fn unknown(id: NoteId) -> Error {
+    Error::new(ErrorCode::NoteNotFound, format!("there is no note {id}"))
+}
+
+fn gone(id: NoteId) -> Error {
+    Error::new(ErrorCode::NoteNotFound, format!("note {id} was deleted; `verger note restore` brings it back"))
+}
+
+fn invalid(error: &Invalid) -> Error {
+    let code = if matches!(error, Invalid::UnknownKind { .. }) { ErrorCode::UnknownKind } else { ErrorCode::InvalidArgument };
+    Error { code, details: json!({ "argument": error.field() }), message: error.to_string() }
+}
+
+fn kind_of(text: &str) -> Result<Slug> {
+    Slug::parse(text).map_err(|_| invalid(&Invalid::UnknownKind { kind: text.chars().take(60).collect() }))
+}
+
+fn labels_of(labels: &[String]) -> Result<BTreeSet<Slug>> {
+    labels.iter().map(|label| Slug::parse(label).map_err(|error| Error::argument("label", &error.to_string()))).collect()
+}
+
+fn checked_limit(limit: usize) -> Result<usize> {
+    if (1..=PAGE_ROWS_MAX).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(Error::argument("limit", &format!("a page has 1 to {PAGE_ROWS_MAX} notes")))
+}
+
+/// `updated_at` in milliseconds and the id: where a page ended.
+fn page_token(key: &PageKey) -> String {
+    let at = match key.values.get(1) {
+        Some(Value::Integer(ms)) => *ms,
+        _ => 0,
+    };
+    format!("{at}.{}", NoteId::from_raw(key.id))
+}
+
+fn page_key(workspace: &WorkspaceId, token: &str) -> Result<PageKey> {
+    let parse = || {
+        let (at, id) = token.split_once('.')?;
+        let id: RawId = NoteId::parse(id).ok()?.raw();
+        Some(PageKey { values: vec![Value::from(workspace.raw()), Value::Integer(at.parse().ok()?)], id })
+    };
+    parse().ok_or_else(|| Error::argument("after", "it is not the `next` of an earlier page"))
+}

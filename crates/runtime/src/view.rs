@@ -1,0 +1,59 @@
+//! Reading a home, with or without the right to write.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use domain::causality::Domain;
+use domain::code::ErrorCode;
+use domain::id::WorkspaceId;
+use domain::record::Record;
+use domain::records::slug::Slug;
+use domain::records::workspace::Workspace;
+use store::env::Env;
+use store::sqlite::SqliteReader;
+use store::store::Reader;
+
+use crate::home::Home;
+use crate::{Error, Result};
+
+/// A reader per domain.
+#[derive(Clone)]
+pub struct View {
+    readers: BTreeMap<Domain, Arc<dyn Reader>>,
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("View")
+    }
+}
+
+impl View {
+    /// Opens a home for reading only. It takes no lock and needs none.
+    pub fn open(home: &Home, env: &Env) -> Result<Self> {
+        home.check()?;
+        let mut readers: BTreeMap<Domain, Arc<dyn Reader>> = BTreeMap::new();
+        for domain in Domain::ALL {
+            readers.insert(*domain, Arc::new(SqliteReader::open(&home.location(*domain), env)?));
+        }
+        Ok(Self { readers })
+    }
+
+    pub(crate) fn new(readers: BTreeMap<Domain, Arc<dyn Reader>>) -> Self {
+        Self { readers }
+    }
+
+    pub(crate) fn reader(&self, domain: Domain) -> &dyn Reader {
+        self.readers[&domain].as_ref()
+    }
+
+    /// The id of a workspace that exists.
+    pub(crate) fn workspace(&self, slug: &str) -> Result<WorkspaceId> {
+        let missing = || Error::new(ErrorCode::WorkspaceNotFound, format!("there is no workspace `{slug}`"));
+        let slug = Slug::parse(slug).map_err(|error| Error::argument("workspace", &error.to_string()))?;
+        let id = WorkspaceId::of_slug(slug.as_str());
+        let row = self.reader(Domain::Journal).read()?.get(Workspace::SPEC, &id.raw())?;
+        row.filter(|row| !row.deleted).map(|_| id).ok_or_else(missing)
+    }
+}
