@@ -59,6 +59,12 @@ impl Home {
         Location::in_folder(&self.folder.join("store"), domain)
     }
 
+    /// Where the agent domain is kept: what a benchmark fills with a long thread.
+    #[must_use]
+    pub fn bench_location(&self) -> Location {
+        self.location(Domain::Agent)
+    }
+
     /// Makes the folders and the databases. Repeating it is harmless; a half-made home is completed.
     pub(crate) fn create(&self, env: &Env) -> Result<(Lock, HostId, bool)> {
         if self.folder.exists() {
@@ -170,4 +176,16 @@ impl Home {
     fn invalid(&self, what: &str) -> Error {
         Error::new(ErrorCode::HomeInvalid, format!("the home {} cannot be used: {what}", self.folder.display()))
     }
+}
+
+/// Copies a folder of plain files, one level deep, with the same care for permissions as a home.
+pub fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    platform::create_private_folder(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
 }

@@ -21,7 +21,7 @@ mod view;
 
 pub use error::{Error, Result};
 pub use handle::{Handle, Opened};
-pub use home::{Home, Initialised};
+pub use home::{Home, Initialised, copy_folder};
 pub use logs::{Anchor, CursorState, EntryRecord, LogStatus, RebuildOutcome, rebuild};
 pub use notes::{NoteChange, NoteDone, NoteDraft, NotePage, NoteRecord, NoteVersion};
 pub use operation::ClientKey;

@@ -4,7 +4,7 @@
 //! Counters, chain and clock are values ([`Position`]) carried through the group; a refused commit restores them with its
 //! savepoint, so counters stay dense. A refusal is a value; any other error ends the transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::causality::{Domain, Dot, Stream, StreamId, VectorClock};
 use domain::commit::{Change, Commit, Committed, Expected, Guard, Write, Written};
@@ -18,6 +18,7 @@ use domain::time::Timestamp;
 use serde_json::json;
 
 use crate::env::Env;
+use crate::row;
 use crate::store::{Logged, Row, RowState, Stored};
 use crate::{Error, Result};
 
@@ -75,11 +76,16 @@ impl Position {
     }
 }
 
-/// Applies a group inside an open transaction.
+/// Applies a group inside an open transaction. An error ends the transaction, and the position is the one from before it.
 pub(crate) fn group(txn: &mut dyn Txn, position: &mut Position, env: &Env, commits: &[Commit]) -> Result<Vec<Result<Committed>>> {
+    let before = position.clone();
+    each(txn, position, env, commits).inspect_err(|_| *position = before)
+}
+
+fn each(txn: &mut dyn Txn, position: &mut Position, env: &Env, commits: &[Commit]) -> Result<Vec<Result<Committed>>> {
     let now = env.clock.now();
     let mut results = Vec::with_capacity(commits.len());
-    let before = position.clone();
+    let before = position.heads.clone();
     for commit in commits {
         let saved = position.clone();
         txn.savepoint()?;
@@ -93,15 +99,12 @@ pub(crate) fn group(txn: &mut dyn Txn, position: &mut Position, env: &Env, commi
                 *position = saved;
                 results.push(Err(refusal));
             }
-            Err(error) => {
-                *position = before;
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         }
     }
     // INVARIANT: the head is written last, so that a cut tail with its head kept is always found.
     for (stream, head) in &position.heads {
-        if before.heads.get(stream) != Some(head) {
+        if before.get(stream) != Some(head) {
             txn.set_head(head)?;
         }
     }
@@ -121,24 +124,23 @@ fn one(txn: &mut dyn Txn, position: &mut Position, env: &Env, now: Timestamp, co
         let next = position.head(stream).counter + 1;
         ranges.entry(stream).and_modify(|(_, last)| *last += 1).or_insert((next, next));
     }
-    let mut step = Step { txn, position, env, now, commit, ranges, request_kept: false };
+    let mut step = Step { txn, position, env, now, commit, ranges, logged_at: None };
     let mut writes = Vec::with_capacity(commit.writes.len());
     for write in &commit.writes {
         writes.push(step.write(write)?);
     }
-    let logged = step.request_kept;
-    if logged {
+    let logged_at = step.logged_at;
+    if logged_at.is_some() {
         writes.retain(|write| write.dot.is_some());
         writes.sort_by_key(|write| write.dot);
     }
     for witness in &commit.witnesses {
         txn.set_witness(witness)?;
     }
-    let at = position.heads.values().map(|head| head.at).filter(|_| logged).max().unwrap_or(now);
-    let committed = Committed { operation_id: commit.operation_id, at, writes, repeated: false };
-    if !logged {
+    let committed = Committed { operation_id: commit.operation_id, at: logged_at.unwrap_or(now), writes, repeated: false };
+    if logged_at.is_none() {
         let salt = env.salt();
-        txn.put_outcome(&committed, &salt, &hash::salted(&salt, commit.request.as_bytes()))?;
+        txn.put_outcome(&committed, &salt, &row::request_hash(&salt, &commit.request))?;
     }
     Ok(committed)
 }
@@ -149,7 +151,7 @@ pub(crate) fn repeated(txn: &mut dyn Txn, commit: &Commit) -> Result<Option<Comm
         return Ok(None);
     };
     match request {
-        Some((salt, stored)) if hash::salted(&salt, commit.request.as_bytes()) != stored => {
+        Some((salt, stored)) if row::request_hash(&salt, &commit.request) != stored => {
             Err(Error::OperationIdReused { operation_id: commit.operation_id })
         }
         _ => Ok(Some(Committed { repeated: true, ..committed })),
@@ -166,6 +168,16 @@ fn check_shape(domain: Domain, commit: &Commit) -> Result<()> {
     }
     if commit.cause.depth > CAUSE_DEPTH_MAX {
         return invalid(format!("its cause depth is {}; at most {CAUSE_DEPTH_MAX} is allowed", commit.cause.depth));
+    }
+    for guard in &commit.guards {
+        if let Some(spec) = guarded(guard).filter(|spec| !spec.domains.contains(&domain)) {
+            return invalid(format!("a guard about a {} cannot be checked in the {domain} domain", spec.kind));
+        }
+        if let Guard::AtMost { spec, aggregate, .. } = guard
+            && spec.aggregate(aggregate).is_none()
+        {
+            return invalid(format!("a {} has no aggregate `{aggregate}`", spec.kind));
+        }
     }
     for write in &commit.writes {
         if !write.spec.domains.contains(&domain) {
@@ -185,6 +197,14 @@ fn check_shape(domain: Domain, commit: &Commit) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The kind that a guard looks at; a fence stands in every domain.
+fn guarded(guard: &Guard) -> Option<&'static Spec> {
+    match guard {
+        Guard::Fence { .. } => None,
+        Guard::Version { spec, .. } | Guard::Live { spec, .. } | Guard::AtMost { spec, .. } => Some(spec),
+    }
 }
 
 fn check_guard(txn: &mut dyn Txn, guard: &Guard) -> Result<()> {
@@ -231,8 +251,8 @@ struct Step<'a> {
     now: Timestamp,
     commit: &'a Commit,
     ranges: BTreeMap<Stream, (u64, u64)>,
-    /// The request hash is beside the first logged entry.
-    request_kept: bool,
+    /// The newest entry's time; the request hash is beside the first entry.
+    logged_at: Option<Timestamp>,
 }
 
 impl Step<'_> {
@@ -286,8 +306,8 @@ impl Step<'_> {
             body_hash,
         };
         let chain = entry.chain(&self.position.head(stream).chain);
-        let request = (!self.request_kept).then(|| hash::salted(&salt, self.commit.request.as_bytes()));
-        self.request_kept = true;
+        let request = self.logged_at.is_none().then(|| row::request_hash(&salt, &self.commit.request));
+        self.logged_at = self.logged_at.max(Some(at));
         // A hash-logged body stays out of the log's files; its salt is what the hash is checked with.
         let kept = if write.spec.class == Class::HashLogged && matches!(write.change, Change::Put(_)) { None } else { body };
         let salt = (body_hash.is_some() || request.is_some()).then_some(salt);
@@ -300,6 +320,7 @@ impl Step<'_> {
     fn erase_history(&mut self, latest: Option<Dot>) -> Result<String> {
         let mut dots = Vec::new();
         let mut operations = Vec::new();
+        let mut seen = BTreeSet::new();
         let mut next = latest;
         while let Some(dot) = next {
             let Some(logged) = self.txn.entry(&dot)? else {
@@ -308,6 +329,10 @@ impl Step<'_> {
             if logged.entry.op == domain::entry::Op::Put {
                 dots.push(dot);
                 operations.push(logged.entry.operation_id);
+            }
+            // INVARIANT: links lead back, so a walk along them ends; a damaged one may lead in a circle.
+            if !seen.insert(dot) {
+                return Err(Error::Unreadable(format!("entry {} is linked from itself", crate::error::place(&dot))));
             }
             next = logged.previous;
         }
@@ -339,8 +364,12 @@ fn check_expected(write: &Write, before: Option<&Row>) -> Result<()> {
         Expected::Absent => (None, before.map(|row| row.version)),
         Expected::Version(version) => (Some(version), before.map(|row| row.version)),
     };
-    // Nothing can be taken away that is not there.
-    let pointless = matches!(write.change, Change::Tombstone) && before.is_none_or(|row| row.deleted);
+    // Nothing can be taken away that is not there; what was deleted still has bodies to erase.
+    let pointless = match write.change {
+        Change::Put(_) => false,
+        Change::Tombstone => before.is_none_or(|row| row.deleted),
+        Change::Erase => before.is_none(),
+    };
     if expected != current || pointless {
         return Err(Error::VersionConflict {
             kind: write.spec.kind,

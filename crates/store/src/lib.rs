@@ -18,7 +18,8 @@ mod error;
 mod group;
 pub mod memory;
 mod platform;
-
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod row;
 pub mod saga;
 pub mod sqlite;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use domain::causality::{Dot, Stream, StreamId, VectorClock};
 use domain::commit::{Committed, Written};
 use domain::entry::{Actor, Edits, Entry, FieldsSet, Op};
-use domain::hash::Hash;
+use domain::hash::{self, Hash, Salt};
 use domain::id::{EventId, HostId, OperationId, RawId, WorkspaceId};
 use domain::json;
 use domain::key::RunKey;
@@ -115,21 +115,40 @@ fn optional<T>(
 
 /// LIMIT: 2^40 entries in a stream and 2^22 streams in a file keep a position in a signed 64-bit integer.
 const COUNTER_BITS: u32 = 40;
+pub(crate) const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
+pub(crate) const STREAM_NUMBER_MAX: i64 = (1 << 22) - 2;
 
 /// One integer for a place in the log: the file's number for the stream, then the counter. It keeps a stream's rows together.
 pub(crate) fn position(stream_number: i64, counter: u64) -> i64 {
-    let counter = i64::try_from(counter).unwrap_or(i64::MAX);
-    assert!(stream_number > 0 && stream_number < 1 << 22 && counter < 1 << COUNTER_BITS, "a place in the log fits its bits");
-    (stream_number << COUNTER_BITS) | counter
+    // What comes out of a file is checked when it is read.
+    assert!(stream_number > 0 && stream_number <= STREAM_NUMBER_MAX + 1 && counter <= COUNTER_MAX, "a place in the log fits its bits");
+    (stream_number << COUNTER_BITS) | counter.cast_signed()
 }
 
 pub(crate) fn split_position(position: i64) -> (i64, u64) {
     (position >> COUNTER_BITS, (position & ((1 << COUNTER_BITS) - 1)).unsigned_abs())
 }
 
+/// LIMIT: bytes of a request hash that compare requests; the other eight tell damage, since nobody has the request at hand then.
+const REQUEST_BYTES: usize = 24;
+
+/// What a repeat of an operation is compared with: salt and request, hashed, and a check of salt and hash.
+pub(crate) fn request_hash(salt: &Salt, request: &str) -> Hash {
+    let mut bytes = *hash::salted(salt, request.as_bytes()).as_bytes();
+    let check = hash::salted(salt, &bytes[..REQUEST_BYTES]);
+    bytes[REQUEST_BYTES..].copy_from_slice(&check.as_bytes()[REQUEST_BYTES..]);
+    Hash::from_bytes(bytes)
+}
+
+/// Whether salt and hash are as [`request_hash`] made them.
+pub(crate) fn request_is_whole(salt: &Salt, stored: &Hash) -> bool {
+    let (hash, check) = stored.as_bytes().split_at(REQUEST_BYTES);
+    hash::salted(salt, hash).as_bytes()[REQUEST_BYTES..] == *check
+}
+
 /// The text of a row's state; `None` when the row's dot says it all.
 pub(crate) fn write_state(state: &RowState, dot: Option<&Dot>, version: u64) -> Option<String> {
-    if state.older_fields.is_empty() && state.edits == implied_edits(dot, version)? {
+    if state.older_fields.is_empty() && implied_edits(dot, version).as_ref() == Some(&state.edits) {
         return None;
     }
     let edits: Map<_, _> = state.edits.iter().map(|(host, count)| (host.to_string(), json!(count.to_string()))).collect();
@@ -216,7 +235,7 @@ pub(crate) fn write_group(group: &[Value]) -> String {
             Value::Null => serde_json::Value::Null,
             Value::Integer(number) => json!(number.to_string()),
             Value::Text(text) => json!(text),
-            Value::Bytes(bytes) => json!({ "x": domain::hash::hex(bytes) }),
+            Value::Bytes(bytes) => json!({ "x": hash::hex(bytes) }),
         })
         .collect();
     json::write(&serde_json::Value::Array(values)).expect("strings have a canonical form")

@@ -64,10 +64,11 @@ pub struct SqliteStore {
     location: Location,
     env: Env,
     position: Position,
+    /// Dropped before the writer: the last connection to go moves the WAL into the database, and a reader's cannot.
+    reader: SqliteReader,
     /// `None` only between dropping the old connection and having a new one.
     writer: Option<Connection>,
     streams: Streams,
-    reader: SqliteReader,
     failing: Option<String>,
 }
 

@@ -65,7 +65,7 @@ pub struct Logged {
 pub struct Stored {
     pub salt: Option<Salt>,
     pub body: Option<String>,
-    /// Over salt and request; only beside the first entry of a commit.
+    /// Over salt and request (`row::request_hash`); only beside the first entry of a commit.
     pub request: Option<Hash>,
 }
 
@@ -143,6 +143,10 @@ pub trait Snapshot {
     fn aggregate(&self, spec: &'static Spec, name: &str, group: &[Value]) -> Result<i64>;
     fn history_id(&self) -> Result<HistoryId>;
     fn heads(&self) -> Result<Vec<Head>>;
+    /// The streams that there must be, also where a head is lost.
+    fn streams(&self) -> Result<Vec<StreamId>> {
+        Ok(self.heads()?.iter().map(|head| head.stream).collect())
+    }
     fn witnesses(&self) -> Result<Vec<Witness>>;
     /// Entries of a stream after a counter, in order.
     fn entries(&self, stream: &StreamId, after: u64, limit: usize) -> Result<Vec<(Logged, Stored)>>;
@@ -185,6 +189,10 @@ pub trait Reader: Send + Sync {
     fn read(&self) -> Result<Box<dyn Snapshot + '_>>;
     /// A snapshot that can also search.
     fn search(&self, spec: &'static Spec, workspace: &WorkspaceId, words: &str, limit: usize) -> Result<Vec<Row>>;
+    /// The backend's own check of what lies beneath the rows: pages, and indexes against their tables.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Why a group's transaction ended without results.

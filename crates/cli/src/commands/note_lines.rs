@@ -38,8 +38,11 @@ pub(super) fn run(workspace: &str, writers: usize, home: &Home, env: &Env, out: 
     let tally = Mutex::new(Tally { progress: Progress::new("adding notes"), done: 0, failed: 0, closed: false });
     let read = std::thread::scope(|scope| {
         for _ in 0..writers {
-            scope.spawn(|| answer_lines(&handle, workspace, &receiver, &tally));
+            let (receiver, handle, tally) = (Arc::clone(&receiver), &handle, &tally);
+            scope.spawn(move || answer_lines(handle, workspace, &receiver, tally));
         }
+        // INVARIANT: only the writers hold the other end. When the last one has left a closed stdout, sending fails instead of waiting.
+        drop(receiver);
         let read = read_lines(|line| sender.send(line).is_ok());
         drop(sender);
         read

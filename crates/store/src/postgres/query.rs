@@ -29,33 +29,40 @@ pub(crate) struct Streams {
 impl Streams {
     pub(crate) fn position(&self, dot: &Dot) -> Result<i64> {
         let number = self.numbers.get(&dot.stream);
-        number.map(|number| row::position(*number, dot.counter)).ok_or_else(|| Error::Unreadable(crate::error::place(dot)))
+        number.and_then(|number| row::position(*number, dot.counter)).ok_or_else(|| Error::Unreadable(crate::error::place(dot)))
     }
 
     pub(crate) fn dot(&self, position: i64) -> Result<Dot> {
         let (number, counter) = row::split_position(position);
-        let stream = self.by_number.get(&number);
+        let stream = self.by_number.get(&number).filter(|_| counter > 0);
         stream.map(|stream| Dot { stream: *stream, counter }).ok_or_else(|| Error::Unreadable(format!("place {position} in the log")))
     }
 
     pub(crate) fn number(&self, stream: &StreamId) -> Option<i64> {
         self.numbers.get(stream).copied()
     }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &StreamId> {
+        self.by_number.values()
+    }
 }
 
-/// Every stream with its number and its head, in one statement: what one moment knows of all nodes.
+/// Every stream with its number, and its head unless that is lost, in one statement: what one moment knows of all nodes.
 pub(crate) fn streams(link: &mut Link) -> Result<(Streams, Vec<Head>)> {
     let domain = link.domain();
-    let sql = "SELECT s.n, s.host, s.stream, h.counter, h.chain, h.at FROM streams s JOIN log_head h ON h.stream = s.n ORDER BY s.n";
+    let sql = "SELECT s.n, h.stream, s.host, s.stream, h.counter, h.chain, h.at \
+               FROM streams s LEFT JOIN log_head h ON h.stream = s.n ORDER BY s.n";
     let mut streams = Streams::default();
     let mut heads = Vec::new();
     for row in link.query(sql, &[])? {
         let number: i64 = get(&row, 0)?;
-        let bad = || Error::Damaged { domain, message: format!("the head of stream {number} does not read") };
-        let head = read_head(&row, 1).ok_or_else(bad)?;
-        streams.by_number.insert(number, head.stream);
-        streams.numbers.insert(head.stream, number);
-        heads.push(head);
+        let bad = |what: &str| Error::Damaged { domain, message: format!("{what} {number} does not read") };
+        let stream = read_stream(&row, 2).ok_or_else(|| bad("stream"))?;
+        streams.by_number.insert(number, stream);
+        streams.numbers.insert(stream, number);
+        if get::<Option<i64>>(&row, 1)?.is_some() {
+            heads.push(read_head(&row, 2).ok_or_else(|| bad("the head of stream"))?);
+        }
     }
     Ok((streams, heads))
 }
@@ -74,11 +81,14 @@ pub(crate) fn witnesses(link: &mut Link) -> Result<Vec<Witness>> {
 
 /// Host, stream, counter, chain and time, from a column on.
 fn read_head(row: &postgres::Row, first: usize) -> Option<Head> {
-    let host = HostId::from_raw(RawId::from_slice(row.try_get(first).ok()?)?);
-    let stream = StreamId { host, stream: Stream::parse(row.try_get(first + 1).ok()?)? };
     let counter = u64::try_from(row.try_get::<_, i64>(first + 2).ok()?).ok()?;
     let chain = Hash::from_slice(row.try_get(first + 3).ok()?)?;
-    Some(Head { stream, counter, chain, at: Timestamp::from_ms(row.try_get(first + 4).ok()?) })
+    Some(Head { stream: read_stream(row, first)?, counter, chain, at: Timestamp::from_ms(row.try_get(first + 4).ok()?) })
+}
+
+fn read_stream(row: &postgres::Row, first: usize) -> Option<StreamId> {
+    let host = HostId::from_raw(RawId::from_slice(row.try_get(first).ok()?)?);
+    Some(StreamId { host, stream: Stream::parse(row.try_get(first + 1).ok()?)? })
 }
 
 pub(crate) fn meta(link: &mut Link, key: &str) -> Result<Vec<u8>> {
@@ -148,7 +158,7 @@ impl Queries<'_> {
             "SELECT {ENTRY_COLUMNS} FROM log LEFT JOIN bodies ON bodies.pos = log.pos \
              WHERE log.pos > $1 AND log.pos < $2 ORDER BY log.pos LIMIT $3"
         );
-        let first = row::position(number, after.min((1 << 40) - 1));
+        let first = row::position(number, after.min(row::COUNTER_MAX));
         let rows = self.link.query(&sql, &[&first, &row::position(number + 1, 0), &signed(limit)])?;
         rows.iter().map(|row| self.read_entry(row)).collect()
     }
@@ -158,7 +168,7 @@ impl Queries<'_> {
         let bad = |message: String| Error::BadEntry { dot, message };
         let columns = read_log_row(row).map_err(|error| bad(error.to_string()))?;
         let previous: Option<i64> = row.try_get(1).map_err(|error| bad(error.to_string()))?;
-        let previous = previous.map(|position| self.streams.dot(position)).transpose()?;
+        let previous = previous.map(|position| self.streams.dot(position)).transpose().map_err(|error| bad(error.to_string()))?;
         let logged = columns.decode(dot, previous).map_err(|column| bad(format!("column `{column}`")))?;
         let stored = read_stored(row).map_err(|error| bad(error.to_string()))?;
         Ok((logged, stored.ok_or_else(|| bad("salt or request hash".to_owned()))?))

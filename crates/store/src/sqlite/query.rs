@@ -34,7 +34,7 @@ impl Streams {
         while let Some(row) = rows.next().map_err(failed)? {
             let (number, host, name): (i64, Vec<u8>, String) =
                 (row.get(0).map_err(failed)?, row.get(1).map_err(failed)?, row.get(2).map_err(failed)?);
-            let host = RawId::from_slice(&host).map(HostId::from_raw);
+            let host = RawId::from_slice(&host).map(HostId::from_raw).filter(|_| (1..=row::STREAM_NUMBER_MAX).contains(&number));
             let (Some(host), Some(stream)) = (host, Stream::parse(&name)) else {
                 return Err(Error::Damaged { domain, message: format!("stream {number} does not read") });
             };
@@ -46,17 +46,22 @@ impl Streams {
 
     pub(crate) fn position(&self, dot: &Dot) -> Result<i64> {
         let number = self.numbers.get(&dot.stream);
+        let number = number.filter(|_| dot.counter <= row::COUNTER_MAX);
         number.map(|number| row::position(*number, dot.counter)).ok_or_else(|| Error::Unreadable(crate::error::place(dot)))
     }
 
     pub(crate) fn dot(&self, position: i64) -> Result<Dot> {
         let (number, counter) = row::split_position(position);
-        let stream = self.by_number.get(&number);
+        let stream = self.by_number.get(&number).filter(|_| counter > 0);
         stream.map(|stream| Dot { stream: *stream, counter }).ok_or_else(|| Error::Unreadable(format!("place {position} in the log")))
     }
 
     pub(crate) fn number(&self, stream: &StreamId) -> Option<i64> {
         self.numbers.get(stream).copied()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &StreamId> {
+        self.by_number.values()
     }
 }
 
@@ -151,7 +156,7 @@ impl Queries<'_> {
             "FROM log LEFT JOIN bodies ON bodies.pos = log.pos WHERE log.pos > ?1 AND log.pos < ?2 ORDER BY log.pos LIMIT ?3"
         );
         let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failed(&error))?;
-        let first = row::position(number, after.min((1 << 40) - 1));
+        let first = row::position(number, after.min(row::COUNTER_MAX));
         let bounds = params![first, row::position(number + 1, 0), i64::try_from(limit).unwrap_or(i64::MAX)];
         let mut rows = statement.query(bounds).map_err(|error| self.failed(&error))?;
         let mut found = Vec::new();
@@ -167,7 +172,7 @@ impl Queries<'_> {
         let bad = |message: String| Error::BadEntry { dot, message };
         let columns = read_log_row(row).map_err(|error| bad(error.to_string()))?;
         let previous: Option<i64> = row.get(1).map_err(|error| bad(error.to_string()))?;
-        let previous = previous.map(|position| self.streams.dot(position)).transpose()?;
+        let previous = previous.map(|position| self.streams.dot(position)).transpose().map_err(|error| bad(error.to_string()))?;
         let logged = columns.decode(dot, previous).map_err(|column| bad(format!("column `{column}`")))?;
         let stored = read_stored(row).map_err(|error| bad(error.to_string()))?;
         Ok((logged, stored.ok_or_else(|| bad("salt or request hash".to_owned()))?))

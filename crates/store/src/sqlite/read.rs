@@ -15,7 +15,7 @@ use crate::env::Env;
 use crate::sqlite::connect::{self, Access, failure};
 use crate::sqlite::query::{self, Queries, Streams};
 use crate::sqlite::{Location, scan, schema, text};
-use crate::store::{Logged, Page, Reader, Row, Scan, Snapshot, Stored};
+use crate::store::{Logged, Page, Reader, Row, Scan, Snapshot, Stored, own_streams};
 use crate::{Error, Result};
 
 /// Reads one domain's file. Needs no lock on the home: WAL readers and the writer do not disturb each other.
@@ -109,6 +109,23 @@ impl Reader for SqliteReader {
         let snapshot = self.snapshot()?;
         text::search(&snapshot.queries()?, spec, workspace, words, limit)
     }
+
+    /// Table by table, so that no snapshot gets old.
+    fn check(&self) -> Result<()> {
+        let domain = self.location.domain;
+        let fixed = schema::TABLES.iter().copied();
+        for table in fixed.chain(self.location.kinds.iter().map(|spec| spec.table)) {
+            let snapshot = self.snapshot()?;
+            let found: String = snapshot
+                .connection()?
+                .query_row(&format!("PRAGMA integrity_check({table})"), [], |row| row.get(0))
+                .map_err(|error| failure(domain, &error))?;
+            if found != "ok" {
+                return Err(Error::Damaged { domain, message: format!("table {table}: {found}") });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A read transaction on a lent connection.
@@ -162,6 +179,12 @@ impl Snapshot for SqliteSnapshot<'_> {
     fn heads(&self) -> Result<Vec<Head>> {
         let queries = self.queries()?;
         query::heads(queries.connection, queries.domain, queries.streams)
+    }
+
+    fn streams(&self) -> Result<Vec<StreamId>> {
+        let queries = self.queries()?;
+        let own = own_streams(schema::own_host(queries.connection, queries.domain)?);
+        Ok(queries.streams.iter().copied().chain(own).collect())
     }
 
     fn witnesses(&self) -> Result<Vec<Witness>> {

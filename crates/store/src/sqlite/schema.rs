@@ -27,6 +27,10 @@ pub struct Migration {
 /// Every step, in order. The first makes a new file.
 pub const MIGRATIONS: &[Migration] = &[Migration { to: 1, sql: include_str!("migrations/0001.sql") }];
 
+/// The fixed tables.
+pub(crate) const TABLES: &[&str] =
+    &["meta", "streams", "log", "bodies", "log_head", "witnesses", "outcomes", "aggregates", "projections"];
+
 /// The schema that this build writes.
 pub const SCHEMA_VERSION: u32 = MIGRATIONS[MIGRATIONS.len() - 1].to;
 
