@@ -14,6 +14,7 @@ mod progress;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use domain::code::{ErrorCode, exit};
 use runtime::{Env, Home};
 
@@ -23,11 +24,7 @@ use crate::output::{Failure, Out};
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are answers, everything else is a wrong call. A closed stdout is nobody's problem here.
-            error.print().ok();
-            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
-        }
+        Err(error) => return unparsed(&error),
     };
     let mut out = Out::new(cli.json);
     match run(&cli, &mut out) {
@@ -41,23 +38,47 @@ fn main() -> ExitCode {
     }
 }
 
+/// Help and version are answers, everything else is a wrong call, which has a code like any other error.
+fn unparsed(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // A closed stdout is nobody's problem here.
+        error.print().ok();
+        return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    output::note(&format!("error[{}]: {}", ErrorCode::InvalidArgument, output::plain(text)));
+    // The flags were not understood, but whoever asked for a document waits for one.
+    if std::env::args_os().any(|argument| argument == "--json") {
+        let message: Vec<_> = text.split("\n\n").next().unwrap_or_default().lines().map(str::trim).collect();
+        Out::new(true).error_answer(&runtime::Error::new(ErrorCode::InvalidArgument, message.join(" ")));
+    }
+    ExitCode::from(exit::USAGE)
+}
+
 fn run(cli: &Cli, out: &mut Out) -> Result<(), Failure> {
     let env = Env::system();
-    let home = Home::locate(cli.home.as_deref())?;
+    // Only for those who need one: a completion script is there for an account without any home, too.
+    let home = || Home::locate(cli.home.as_deref());
     match &cli.command {
-        Command::Init => commands::init::run(&home, &env, out),
-        Command::Note(command) => commands::note::run(command, &home, &env, out),
-        Command::Log(command) => commands::log::run(command, &home, &env, out),
+        Command::Init => commands::init::run(&home()?, &env, out),
+        Command::Note(command) => commands::note::run(command, &home()?, &env, out),
+        Command::Log(command) => commands::log::run(command, &home()?, &env, out),
         Command::Bench(command) => commands::bench::run(command, &env, out),
         Command::Demo(command) => commands::demo::run(command, &env, out),
         Command::Completions { shell } => commands::completions(*shell, out),
     }
 }
 
-/// A failure of the terminal or of a temporary file, which no table of ours foresees.
-fn io_error(what: &str, error: &std::io::Error) -> Failure {
+/// A failure to write an answer. The work itself is done; whoever closed the pipe has had enough of it.
+fn output_error(error: &std::io::Error) -> Failure {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
         return Failure::StdoutClosed;
     }
+    Failure::Error(runtime::Error::new(ErrorCode::OutputFailed, format!("writing the answer: {error}")))
+}
+
+/// A failure of stdin, of a temporary file or of a child process.
+fn io_error(what: &str, error: &std::io::Error) -> Failure {
     Failure::Error(runtime::Error::new(ErrorCode::StorageError, format!("{what}: {error}")))
 }

@@ -2,10 +2,9 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use domain::code::exit;
 use serde_json::{Value, json};
 
-use crate::io_error;
+use crate::output_error;
 
 /// Why a command ended without success.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ impl Out {
     /// Writes a text as it is.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
-        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| io_error("writing the answer", &error))
+        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| output_error(&error))
     }
 
     pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
@@ -99,10 +98,15 @@ impl Out {
         let shown = format!("error[{}]: {}\n  next: {}", error.code, plain(&error.message), error.code.next_step());
         note(&shown);
         if self.json {
-            let content = json!({ "error": error_document(error) });
-            // Nobody is left to tell if this fails.
-            self.document("verger.error.v1", content).ok();
+            self.error_answer(error);
         }
+    }
+
+    /// The document alone.
+    pub(crate) fn error_answer(&mut self, error: &runtime::Error) {
+        let content = json!({ "error": error_document(error) });
+        // Nobody is left to tell if this fails.
+        self.document("verger.error.v1", content).ok();
     }
 }
 
@@ -143,11 +147,6 @@ pub(crate) fn shortened(text: &str, width: usize) -> String {
     let mut cut: String = line.chars().take(width.saturating_sub(1)).collect();
     cut.push('…');
     cut
-}
-
-/// Ends a command whose answer was given but is not good news.
-pub(crate) const fn damaged() -> Failure {
-    Failure::Exit(exit::DAMAGED)
 }
 
 #[cfg(test)]

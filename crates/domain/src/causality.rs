@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn clock(counters: [u64; 3]) -> VectorClock {
-        counters.into_iter().enumerate().map(|(n, counter)| (HostId::from_raw(RawId::from_bytes([n as u8; 16])), counter)).collect()
+        (0..).zip(counters).map(|(n, counter)| (HostId::from_raw(RawId::from_bytes([n; 16])), counter)).collect()
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
         fn merge_is_a_semilattice_and_bounds_both(a in any_clock(), b in any_clock(), c in any_clock()) {
             prop_assert_eq!(a.merge(&b), b.merge(&a));
             prop_assert_eq!(a.merge(&b).merge(&c), a.merge(&b.merge(&c)));
-            prop_assert_eq!(a.merge(&a), a.clone());
+            prop_assert_eq!(&a.merge(&a), &a);
             for side in [&a, &b] {
                 prop_assert!(matches!(a.merge(&b).compare(side), Relation::Equal | Relation::After));
             }

@@ -198,7 +198,7 @@ mod tests {
         #[test]
         fn writing_then_reading_gives_the_value_back(value in any_value()) {
             let text = write(&value).unwrap();
-            prop_assert_eq!(parse(&text).unwrap(), value.clone());
+            prop_assert_eq!(&parse(&text).unwrap(), &value);
             // serde_json agrees that it is the same JSON value.
             prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
         }

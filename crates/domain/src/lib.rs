@@ -6,8 +6,8 @@
 //! Must not know: IO, async, SQL, HTTP, time of day, randomness. Whatever is not a function of its arguments comes in as
 //! an argument; the room's `clippy.toml` makes that a lint.
 //!
-//! Invariants: every hash is over one canonical JSON array that begins with a versioned tag (or, for bodies, over salt and
-//! canonical bytes); two equal values have equal bytes; ids that two devices must agree on are functions of content and
+//! Invariants: every key and chain value is a hash over one canonical JSON array that begins with a versioned tag; bodies and requests
+//! are hashed with a salt; two equal values have equal bytes; ids that two devices must agree on are functions of content and
 //! causes.
 //!
 //! Start at [`commit`] for what a write is, at [`entry`] for what the log keeps, at [`catalogue`] for the records.

@@ -295,8 +295,8 @@ mod tests {
         assert_eq!(Class::ALL.iter().map(|c| c.as_str()).collect::<Vec<_>>(), ["synced", "local", "hash_logged", "control"]);
     }
 
-    fn body(value: serde_json::Value) -> Body {
-        Body::parse(&json::write(&value).unwrap()).unwrap()
+    fn body(value: &serde_json::Value) -> Body {
+        Body::parse(&json::write(value).unwrap()).unwrap()
     }
 
     #[test]
@@ -313,17 +313,17 @@ mod tests {
         };
         let id = RawId::from_bytes([9; 16]);
         let values = spec
-            .project(&body(json!({"a": "x", "b": "9223372036854775807", "c": "1970-01-01T00:00:00.005Z", "d": id.with_prefix("note"), "e": true})))
+            .project(&body(&json!({"a": "x", "b": "9223372036854775807", "c": "1970-01-01T00:00:00.005Z", "d": id.with_prefix("note"), "e": true})))
             .unwrap();
         assert_eq!(values, [Value::from("x"), Value::Integer(i64::MAX), Value::Integer(5), Value::from(id), Value::Integer(1)]);
-        assert_eq!(spec.project(&body(json!({}))).unwrap(), vec![Value::Null; 5]);
-        assert_eq!(spec.project(&body(json!({"c": "soon"}))), Err(Error::BadColumn { field: "c", expected: "time" }));
+        assert_eq!(spec.project(&body(&json!({}))).unwrap(), vec![Value::Null; 5]);
+        assert_eq!(spec.project(&body(&json!({"c": "soon"}))), Err(Error::BadColumn { field: "c", expected: "time" }));
     }
 
     #[test]
     fn changed_fields_are_those_set_altered_or_removed() {
-        let before = body(json!({"a": 1, "b": 2, "c": 3}));
-        let after = body(json!({"a": 1, "b": 5, "d": 4}));
+        let before = body(&json!({"a": 1, "b": 2, "c": 3}));
+        let after = body(&json!({"a": 1, "b": 5, "d": 4}));
         assert_eq!(after.changed_fields(&before), ["b", "c", "d"]);
     }
 }

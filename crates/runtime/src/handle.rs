@@ -132,8 +132,7 @@ impl Handle {
         writes: Vec<Write>,
     ) -> Result<Committed> {
         let request = domain::json::write(request).map_err(|error| Error::new(ErrorCode::InvalidArgument, error.to_string()))?;
-        let commit =
-            Commit { operation_id, request, actor, cause: Cause::default(), guards, writes, witnesses: Vec::new() };
+        let commit = Commit { operation_id, request, actor, cause: Cause::default(), guards, writes, witnesses: Vec::new() };
         Ok(self.writer(domain).commit(commit)?)
     }
 
@@ -221,7 +220,8 @@ pub(crate) fn put<R: Record>(record: &R, id: domain::id::RawId, workspace: Works
 fn check_hosts(stores: &[SqliteStore]) -> Result<()> {
     match stores.iter().find(|store| store.host() != stores[0].host()) {
         Some(other) => {
-            let message = format!("the {} database belongs to another home than the {} database", other.domain(), stores[0].domain());
+            let message =
+                format!("the {} database belongs to another home than the {} database", other.domain(), stores[0].domain());
             Err(Error::new(ErrorCode::LogDamaged, message))
         }
         None => Ok(()),

@@ -67,11 +67,10 @@ impl Home {
 
     /// Makes the folders and the databases. Repeating it is harmless; a half-made home is completed.
     pub(crate) fn create(&self, env: &Env) -> Result<(Lock, HostId, bool)> {
-        if self.folder.exists() {
-            self.check_folder()?;
-        }
+        self.adopt_folder()?;
         for folder in [self.folder.clone(), self.folder.join("store"), self.folder.join("run"), self.folder.join("data")] {
-            platform::create_private_folder(&folder).map_err(|error| self.invalid(&format!("cannot make {}: {error}", folder.display())))?;
+            platform::create_private_folder(&folder)
+                .map_err(|error| self.invalid(&format!("cannot make {}: {error}", folder.display())))?;
         }
         self.check_folder()?;
         let lock = self.lock()?;
@@ -82,7 +81,9 @@ impl Home {
             // INVARIANT: all files of a home belong to one host. The ledger is made last, so a home with one is complete.
             Some(_) if !missing.contains(&Domain::Ledger) && !missing.is_empty() => {
                 let names: Vec<_> = missing.iter().map(|domain| format!("{domain}.sqlite")).collect();
-                return Err(self.invalid(&format!("{} is missing from its store folder; restore it from a backup", names.join(", "))));
+                return Err(
+                    self.invalid(&format!("{} is missing from its store folder; restore it from a backup", names.join(", ")))
+                );
             }
             Some(domain) => store::store::Store::host(&SqliteStore::open(&self.location(*domain), env)?),
             None => HostId::from_raw(env.id()),
@@ -91,6 +92,23 @@ impl Home {
             self.create_database(*domain, host, env)?;
         }
         Ok((lock, host, !missing.is_empty()))
+    }
+
+    /// A folder that exists is made into a home only if it is one already or holds nothing.
+    fn adopt_folder(&self) -> Result<()> {
+        if !self.folder.exists() {
+            return Ok(());
+        }
+        self.check_owner()?;
+        let unreadable = |error: std::io::Error| self.invalid(&error.to_string());
+        let is_empty = std::fs::read_dir(&self.folder).map_err(unreadable)?.next().is_none();
+        if is_empty {
+            return platform::make_private(&self.folder).map_err(unreadable);
+        }
+        if !self.folder.join("store").is_dir() {
+            return Err(self.invalid("it holds something else; name an empty or a new folder"));
+        }
+        Ok(())
     }
 
     /// A database is made under another name first: a crash in the middle leaves nothing that looks like one.
@@ -102,12 +120,28 @@ impl Home {
             path.push(leftover);
             std::fs::remove_file(path).ok();
         }
-        drop(SqliteStore::create(&partial, host, env)?);
-        std::fs::rename(&partial.path, &location.path).map_err(|error| self.invalid(&format!("cannot make {}: {error}", location.path.display())))
+        let store = SqliteStore::create(&partial, host, env)?;
+        // INVARIANT: only the file itself is renamed, so nothing may be left in its WAL; closing alone would not say if it was.
+        store.checkpointer()?.truncate()?;
+        drop(store);
+        std::fs::rename(&partial.path, &location.path)
+            .map_err(|error| self.invalid(&format!("cannot make {}: {error}", location.path.display())))
     }
 
     /// Checks that the folder is one that we may use.
     pub(crate) fn check_folder(&self) -> Result<()> {
+        self.check_owner()?;
+        let unreadable = |error: std::io::Error| self.invalid(&error.to_string());
+        for folder in [self.folder.clone(), self.folder.join("store")] {
+            if folder.is_dir() && platform::is_open_to_others(&folder).map_err(unreadable)? {
+                return Err(self.invalid(&format!("others can enter {}; run `chmod 700` on it", folder.display())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that it is a folder, and ours.
+    fn check_owner(&self) -> Result<()> {
         let unreadable = |error: std::io::Error| self.invalid(&error.to_string());
         match std::fs::metadata(&self.folder) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(self.missing()),
@@ -118,18 +152,17 @@ impl Home {
         if !platform::is_ours(&self.folder).map_err(unreadable)? {
             return Err(self.invalid("it belongs to somebody else"));
         }
-        let store = self.folder.join("store");
-        if store.is_dir() && platform::is_open_to_others(&store).map_err(unreadable)? {
-            return Err(self.invalid("others can enter its store folder; run `chmod 700` on it"));
-        }
         Ok(())
     }
 
     /// Checks that there is a whole home.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_folder()?;
-        let missing: Vec<_> =
-            Domain::ALL.iter().filter(|domain| !self.location(**domain).path.is_file()).map(|domain| format!("{domain}.sqlite")).collect();
+        let missing: Vec<_> = Domain::ALL
+            .iter()
+            .filter(|domain| !self.location(**domain).path.is_file())
+            .map(|domain| format!("{domain}.sqlite"))
+            .collect();
         if missing.len() == Domain::ALL.len() {
             return Err(self.missing());
         }
@@ -151,7 +184,7 @@ impl Home {
             Ok(()) => {
                 let note = format!("{}\n", std::process::id());
                 let noted = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(note.as_bytes()));
-                noted.map_err(|error| self.invalid(&format!("cannot write {}: {error}", path.display())))?;
+                noted.map_err(|error| self.unwritable(&path, &error))?;
                 Ok(Lock { file })
             }
             Err(TryLockError::WouldBlock) => {
@@ -167,6 +200,13 @@ impl Home {
             }
             Err(TryLockError::Error(error)) => Err(self.invalid(&format!("cannot lock {}: {error}", path.display()))),
         }
+    }
+
+    fn unwritable(&self, path: &Path, error: &std::io::Error) -> Error {
+        if error.kind() == std::io::ErrorKind::StorageFull {
+            return Error::new(ErrorCode::StorageFull, format!("the disk is full: cannot write {}", path.display()));
+        }
+        self.invalid(&format!("cannot write {}: {error}", path.display()))
     }
 
     fn missing(&self) -> Error {

@@ -204,7 +204,7 @@ pub fn rebuild(home: &Home, env: &Env, progress: &mut dyn FnMut(Domain, u64)) ->
     }
     let mut outcomes = Vec::new();
     for domain in Domain::ALL {
-        let mut store = SqliteStore::open(&home.location(*domain), env)?;
+        let mut store = SqliteStore::open_to_rebuild(&home.location(*domain), env)?;
         let report = tables::run(&mut store, &mut |done| progress(*domain, done))?;
         outcomes.push(RebuildOutcome { domain: *domain, report });
     }

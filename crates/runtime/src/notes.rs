@@ -142,7 +142,8 @@ impl Handle {
         // Without a version, and with the note in place, the one before it is meant: the undo of the last change.
         let skip = usize::from(to_version.is_none() && history.first().is_some_and(|version| version.note.is_some()));
         let found = history.iter().skip(skip).find(wanted).and_then(|version| version.note.clone());
-        let found = found.ok_or_else(|| Error::argument("to-version", "there is no such version to bring back; see `verger note history`"))?;
+        let found = found
+            .ok_or_else(|| Error::argument("to-version", "there is no such version to bring back; see `verger note history`"))?;
         self.change_note(id, None, key, &request, |now, _| Ok(Note { updated_at: now.max(found.updated_at), ..found.clone() }))
     }
 
@@ -179,7 +180,12 @@ fn done(committed: &Committed, key: &ClientKey) -> Result<NoteDone> {
         let message = format!("operation `{}` was used for something that is not a note", key.as_str());
         Error::new(ErrorCode::OperationIdReused, message)
     })?;
-    Ok(NoteDone { id: NoteId::from_raw(written.id), version: written.version, operation_id: key.clone(), repeated: committed.repeated })
+    Ok(NoteDone {
+        id: NoteId::from_raw(written.id),
+        version: written.version,
+        operation_id: key.clone(),
+        repeated: committed.repeated,
+    })
 }
 
 impl View {

@@ -8,7 +8,7 @@ use domain::causality::Domain;
 use domain::code::ErrorCode;
 use domain::commit::{Cause, Expected};
 use domain::entry::Actor;
-use domain::hash;
+use domain::hash::{self, Hash};
 use domain::id::{AgentId, MessageId, NoteId, OperationId, WorkspaceId};
 use domain::key::{ActionIntent, ActionStableId, RunKey};
 use domain::record::Record;
@@ -16,12 +16,16 @@ use domain::records::message::{AgentMessageKind, Message};
 use domain::records::note::Note;
 use domain::records::slug::Slug;
 use domain::records::wrappers::{ActionEnvelope, ActionType, AgentMessageMetadata, ToolStatus};
+use domain::time::Timestamp;
 use domain::token::Token;
 use serde_json::json;
 use store::saga::{self, Ending, Plan};
 
 use crate::handle::put;
 use crate::{Error, Handle, Result};
+
+/// The tool that the action names.
+const TOOL: &str = "record_add";
 
 /// A note that an agent wants to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,11 +63,10 @@ impl Handle {
         let run_key = RunKey::manual(&wanted.agent, &wanted.client_key);
         let arguments = json!({ "title": wanted.title, "text": wanted.text });
         let request = domain::json::write(&arguments).map_err(|error| Error::new(ErrorCode::InvalidArgument, error.to_string()))?;
-        let arguments_hash = hash::plain(request.as_bytes());
         let intent = ActionIntent {
             cycle: 1,
-            tool: "record_add",
-            arguments_hash,
+            tool: TOOL,
+            arguments_hash: hash::plain(request.as_bytes()),
             scope_hash: hash::plain(workspace.to_string().as_bytes()),
             targets: &[],
             k: 0,
@@ -85,49 +88,10 @@ impl Handle {
             updated_at: now,
         };
         note.check().map_err(|error| Error::argument(error.field(), &error.to_string()))?;
-        let message = |kind, metadata| Message {
-            agent_id: wanted.agent,
-            thread_id: format!("{}:run:{run_key}", wanted.agent),
-            kind,
-            created_at: now,
-            prev_message_id: None,
-            content_entry_id: None,
-            trigger_source_id: None,
-            summary_start_message_id: None,
-            summary_end_message_id: None,
-            summary_depth: 0,
-            tokens_approx: 0,
-            metadata,
-        };
-        let envelope = ActionEnvelope {
-            action_type: ActionType::ToolCall,
-            tool_name: Some("record_add".to_owned()),
-            operation_id,
-            arguments_hash,
-            scope_snapshot: Vec::new(),
-        };
-        let action = message(
-            AgentMessageKind::Action,
-            AgentMessageMetadata { operation_id: Some(operation_id), action: Some(envelope), ..AgentMessageMetadata::default() },
-        );
-        let outcome = |status, changed: Vec<String>, code: Option<&str>| {
-            let tokens = changed.iter().filter_map(|id| Token::entity_id(id).ok()).map(|token| token.to_string()).collect();
-            let metadata = AgentMessageMetadata {
-                action_ref_id: Some(done.action),
-                operation_id: Some(operation_id),
-                status: Some(status),
-                changed_tokens: tokens,
-                changed_entity_ids: changed,
-                error_code: code.map(str::to_owned),
-                ..AgentMessageMetadata::default()
-            };
-            Message { prev_message_id: Some(done.action), ..message(AgentMessageKind::ToolResult, metadata) }
-        };
-        let success = outcome(ToolStatus::Success, vec![done.note.to_string()], None);
-        let refusal = outcome(ToolStatus::Error, Vec::new(), Some(ErrorCode::VersionConflict.as_str()));
+        let thread = Thread { agent: wanted.agent, run_key, at: now };
         let agent_side = |result: &Message| -> Result<_> {
             Ok(vec![
-                put(&action, done.action.raw(), workspace, Expected::Absent)?,
+                put(&thread.action(&done, intent.arguments_hash), done.action.raw(), workspace, Expected::Absent)?,
                 put(result, done.result.raw(), workspace, Expected::Absent)?,
             ])
         };
@@ -138,9 +102,80 @@ impl Handle {
             cause: Cause { run_key: Some(run_key), source_event: None, depth: 1 },
             guards: Vec::new(),
             journal: vec![put(&note, done.note.raw(), workspace, Expected::Absent)?],
-            agent: agent_side(&success)?,
-            agent_if_refused: agent_side(&refusal)?,
+            agent: agent_side(&thread.success(&done))?,
+            agent_if_refused: agent_side(&thread.refusal(&done))?,
         };
         Ok((plan, done))
+    }
+}
+
+/// Where the messages of one action go.
+struct Thread {
+    agent: AgentId,
+    run_key: RunKey,
+    at: Timestamp,
+}
+
+impl Thread {
+    fn action(&self, done: &AgentNoteDone, arguments_hash: Hash) -> Message {
+        let envelope = ActionEnvelope {
+            action_type: ActionType::ToolCall,
+            tool_name: Some(TOOL.to_owned()),
+            operation_id: done.operation_id,
+            arguments_hash,
+            scope_snapshot: Vec::new(),
+        };
+        let metadata = AgentMessageMetadata {
+            operation_id: Some(done.operation_id),
+            action: Some(envelope),
+            ..AgentMessageMetadata::default()
+        };
+        self.message(AgentMessageKind::Action, None, metadata)
+    }
+
+    fn success(&self, done: &AgentNoteDone) -> Message {
+        let changed = done.note.to_string();
+        let metadata = AgentMessageMetadata {
+            status: Some(ToolStatus::Success),
+            changed_tokens: Token::entity_id(&changed).ok().map(|token| token.to_string()).into_iter().collect(),
+            changed_entity_ids: vec![changed],
+            ..self.result_of(done)
+        };
+        self.message(AgentMessageKind::ToolResult, Some(done.action), metadata)
+    }
+
+    /// A new note under a derived id can only be refused because the id is taken.
+    fn refusal(&self, done: &AgentNoteDone) -> Message {
+        let metadata = AgentMessageMetadata {
+            status: Some(ToolStatus::Error),
+            error_code: Some(ErrorCode::VersionConflict.as_str().to_owned()),
+            ..self.result_of(done)
+        };
+        self.message(AgentMessageKind::ToolResult, Some(done.action), metadata)
+    }
+
+    fn result_of(&self, done: &AgentNoteDone) -> AgentMessageMetadata {
+        AgentMessageMetadata {
+            action_ref_id: Some(done.action),
+            operation_id: Some(done.operation_id),
+            ..AgentMessageMetadata::default()
+        }
+    }
+
+    fn message(&self, kind: AgentMessageKind, previous: Option<MessageId>, metadata: AgentMessageMetadata) -> Message {
+        Message {
+            agent_id: self.agent,
+            thread_id: format!("{}:run:{}", self.agent, self.run_key),
+            kind,
+            created_at: self.at,
+            prev_message_id: previous,
+            content_entry_id: None,
+            trigger_source_id: None,
+            summary_start_message_id: None,
+            summary_end_message_id: None,
+            summary_depth: 0,
+            tokens_approx: 0,
+            metadata,
+        }
     }
 }

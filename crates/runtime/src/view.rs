@@ -35,7 +35,9 @@ impl View {
         home.check()?;
         let mut readers: BTreeMap<Domain, Arc<dyn Reader>> = BTreeMap::new();
         for domain in Domain::ALL {
-            readers.insert(*domain, Arc::new(SqliteReader::open(&home.location(*domain), env)?));
+            let reader = SqliteReader::open(&home.location(*domain), env)?;
+            reader.check_tables()?;
+            readers.insert(*domain, Arc::new(reader));
         }
         Ok(Self { readers })
     }

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::causality::Domain;
 use domain::commit::{Commit, Committed, Guard};
@@ -19,6 +19,9 @@ use domain::limits::{GROUP_BYTES_MAX, GROUP_COMMITS_MAX, QUEUE_COMMITS_MAX};
 
 use crate::store::{Maintenance, Reader, Store};
 use crate::{Error, Result};
+
+/// LIMIT: about what parking and waking a thread costs here; waiting awake for longer gains nothing.
+const AWAKE: Duration = Duration::from_micros(50);
 
 /// What the writer's thread is asked for: one closed set, one loop.
 enum Job {
@@ -66,8 +69,7 @@ impl fmt::Debug for dyn Store {
 pub fn start(store: Box<dyn Store>) -> Result<(Writer, Running)> {
     let (jobs, queue) = sync_channel(QUEUE_COMMITS_MAX);
     let fences = Arc::<Mutex<BTreeMap<String, u64>>>::default();
-    let writer =
-        Writer { domain: store.domain(), host: store.host(), jobs, reader: store.reader(), fences: Arc::clone(&fences) };
+    let writer = Writer { domain: store.domain(), host: store.host(), jobs, reader: store.reader(), fences: Arc::clone(&fences) };
     let domain = store.domain();
     let failed = |error: std::io::Error| Error::Storage { domain, message: error.to_string() };
     let beside = store.maintenance().map(start_maintenance).transpose().map_err(failed)?;
@@ -78,16 +80,16 @@ pub fn start(store: Box<dyn Store>) -> Result<(Writer, Running)> {
 
 /// The thread beside the writer, and the way to tell it of commits.
 struct Beside {
-    commits: Sender<usize>,
+    commits: SyncSender<()>,
     thread: JoinHandle<()>,
 }
 
 fn start_maintenance(mut maintenance: Box<dyn Maintenance>) -> std::io::Result<Beside> {
-    // Not bounded by length but by content: the thread takes everything that waits at once.
-    let (commits, receiver) = channel::<usize>();
+    // One place is enough: a second reminder before the first was seen says nothing new.
+    let (commits, receiver) = sync_channel(1);
     let thread = std::thread::Builder::new().name("checkpoints".to_owned()).spawn(move || {
-        while let Ok(bytes) = receiver.recv() {
-            maintenance.after_commits(receiver.try_iter().fold(bytes, usize::saturating_add));
+        while receiver.recv().is_ok() {
+            maintenance.after_commits();
         }
     })?;
     Ok(Beside { commits, thread })
@@ -171,7 +173,7 @@ impl Owner {
                 }
             };
             if next.is_none() {
-                next = self.queue.recv().ok();
+                next = self.next();
             }
         }
         if let Some(Beside { commits, thread }) = self.beside {
@@ -182,6 +184,18 @@ impl Owner {
         self.store
     }
 
+    /// The next job; a caller that was just answered often comes back before this thread could fall asleep and be woken again.
+    fn next(&self) -> Option<Job> {
+        let started = Instant::now();
+        while started.elapsed() < AWAKE {
+            if let Ok(job) = self.queue.try_recv() {
+                return Some(job);
+            }
+            std::hint::spin_loop();
+        }
+        self.queue.recv().ok()
+    }
+
     /// Takes what waits, up to the limits, and commits it as one group. Returns the job that ended the gathering.
     fn group(&mut self, commit: Commit, answer: SyncSender<Result<Committed>>) -> Option<Job> {
         let mut commits = Vec::new();
@@ -189,7 +203,9 @@ impl Owner {
         let mut bytes = 0;
         let mut candidate = Some((commit, answer));
         let mut left_over = None;
+        let mut taken = 0;
         while let Some((commit, answer)) = candidate.take() {
+            taken += 1;
             match self.fenced(&commit) {
                 Some(refusal) => {
                     answer.send(Err(refusal)).ok();
@@ -200,20 +216,20 @@ impl Owner {
                     answers.push(answer);
                 }
             }
-            if commits.len() >= GROUP_COMMITS_MAX || bytes >= GROUP_BYTES_MAX {
+            // Refused ones count, too: a flood of them must not hold up those that wait for the disk.
+            if taken >= GROUP_COMMITS_MAX || bytes >= GROUP_BYTES_MAX {
                 break;
             }
-            match self.queue.recv_timeout(Duration::ZERO) {
+            match self.queue.try_recv() {
                 Ok(Job::Commit(commit, answer)) => candidate = Some((commit, answer)),
                 Ok(other) => left_over = Some(other),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
             }
         }
         if !commits.is_empty() {
             let results = self.store.apply_group(&commits);
             if let Some(beside) = &self.beside {
-                // LIMIT: what a write costs in the WAL beyond its body: about two pages.
-                beside.commits.send(bytes + commits.iter().map(|commit| commit.writes.len()).sum::<usize>() * 8_192).ok();
+                beside.commits.try_send(()).ok();
             }
             for (answer, result) in answers.into_iter().zip(results) {
                 // A caller that has gone away can ask again with the same operation id.

@@ -33,6 +33,10 @@ pub(crate) trait Txn {
     fn put_row(&mut self, row: &Row, columns: &[Value], known: bool) -> Result<()>;
     fn remove_row(&mut self, spec: &'static Spec, id: &RawId) -> Result<()>;
     fn index_text(&mut self, row: &Row, before: Option<&Body>, after: Option<&Body>) -> Result<()>;
+    /// After the last commit of the group: what a backend put off until no savepoint is open.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     fn append(&mut self, logged: &Logged, stored: &Stored) -> Result<()>;
     fn entry(&mut self, dot: &Dot) -> Result<Option<Logged>>;
@@ -102,6 +106,7 @@ fn each(txn: &mut dyn Txn, position: &mut Position, env: &Env, commits: &[Commit
             Err(error) => return Err(error),
         }
     }
+    txn.finish()?;
     // INVARIANT: the head is written last, so that a cut tail with its head kept is always found.
     for (stream, head) in &position.heads {
         if before.get(stream) != Some(head) {
@@ -400,7 +405,11 @@ pub(crate) fn next_row(
         (true, Some(_), None) => FieldsSet::All,
         (true, None, _) => FieldsSet::Some(Vec::new()),
     };
-    state.older_fields = older_fields(&state, &fields, before, before_body);
+    state.older_fields = match write.change {
+        Change::Put(_) | Change::Tombstone => older_fields(&state, &fields, before, before_body),
+        // Not even the names of the fields stay: a rebuild, which has no bodies to take them from, must find the same.
+        Change::Erase => BTreeMap::new(),
+    };
     let row = Row {
         spec: write.spec,
         id: write.id,

@@ -29,7 +29,13 @@ pub struct Batch {
 }
 
 /// Finds a consumer's cursor. A new one starts at the head of the source: what happened before it existed is not its business.
-pub fn open(product: &dyn Snapshot, source: &dyn Snapshot, consumer: &str, at: Timestamp, of: domain::causality::Domain) -> Result<Held> {
+pub fn open(
+    product: &dyn Snapshot,
+    source: &dyn Snapshot,
+    consumer: &str,
+    at: Timestamp,
+    of: domain::causality::Domain,
+) -> Result<Held> {
     let row = product.get(Cursor::SPEC, &Cursor::id_of(consumer))?;
     if let Some(held) = row.as_ref().map(held).transpose()?.flatten() {
         check(source, &held.cursor)?;
@@ -89,12 +95,8 @@ pub fn next(source: &dyn Snapshot, held: &Held, limit: usize, at: Timestamp) -> 
         let from = known.as_ref().map_or(0, |place| place.counter);
         let read = source.entries(&head.stream, from, limit - entries.len())?;
         let Some((last, _)) = read.last() else { continue };
-        let place = Place {
-            host: head.stream.host,
-            stream: head.stream.stream,
-            counter: last.entry.dot.counter,
-            chain: last.chain,
-        };
+        let place =
+            Place { host: head.stream.host, stream: head.stream.stream, counter: last.entry.dot.counter, chain: last.chain };
         match known {
             Some(known) => *known = place,
             None => after.places.push(place),

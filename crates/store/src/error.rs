@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    #[error("{kind} {} expected {}, but {}", id.with_prefix(prefix), version_shown(*expected), found_shown(*current, *deleted))]
+    #[error("{} {}, and this was meant for {}", id.with_prefix(prefix), found_shown(*current, *deleted), version_shown(*expected))]
     VersionConflict {
         kind: &'static str,
         prefix: &'static str,
@@ -23,9 +23,9 @@ pub enum Error {
     },
     #[error("operation {operation_id} was used for a different request")]
     OperationIdReused { operation_id: OperationId },
-    #[error("{kind} {} takes a key that another {kind} holds", id.with_prefix(prefix))]
+    #[error("{} takes a key that another {kind} holds", id.with_prefix(prefix))]
     DuplicateKey { kind: &'static str, prefix: &'static str, id: RawId },
-    #[error("{kind} {} is not what the commit was decided on: {found}", id.with_prefix(prefix))]
+    #[error("{} is not what the commit was decided on: {found}", id.with_prefix(prefix))]
     GuardFailed { kind: &'static str, prefix: &'static str, id: RawId, found: String },
     #[error("`{subject}` is fenced at epoch {current}; the commit belongs to epoch {epoch}")]
     Fenced { subject: String, epoch: u64, current: u64 },
@@ -45,6 +45,8 @@ pub enum Error {
     Damaged { domain: Domain, message: String },
     #[error("the {domain} database has schema {found}; this build knows up to {known}")]
     SchemaNewer { domain: Domain, found: u32, known: u32 },
+    #[error("the {domain} database was last written by an older version: {what}")]
+    SchemaOlder { domain: Domain, what: String },
     #[error("no {domain} database at {path}")]
     Missing { domain: Domain, path: String },
     #[error("consumer `{consumer}` stands at {place}, which this log does not have")]
@@ -75,6 +77,7 @@ impl Error {
             Self::BadEntry { .. } => ErrorCode::LogDamaged,
             Self::Damaged { .. } | Self::Unreadable(_) => ErrorCode::DatabaseDamaged,
             Self::SchemaNewer { .. } => ErrorCode::SchemaNewer,
+            Self::SchemaOlder { .. } => ErrorCode::SchemaOlder,
             Self::Missing { .. } => ErrorCode::HomeMissing,
             Self::CursorFromOtherHistory { .. } => ErrorCode::CursorFromOtherHistory,
             Self::SnapshotExpired => ErrorCode::SnapshotExpired,
@@ -98,7 +101,7 @@ impl Error {
 }
 
 fn version_shown(expected: Option<u64>) -> String {
-    expected.map_or_else(|| "not to exist yet".to_owned(), |version| format!("at version {version}"))
+    expected.map_or_else(|| "a new one".to_owned(), |version| format!("version {version}"))
 }
 
 fn found_shown(current: Option<u64>, deleted: bool) -> String {

@@ -20,27 +20,37 @@ pub(crate) fn apply<S: Store + ?Sized>(store: &mut S, group: &[Commit]) -> Vec<R
 /// After an unknown commit only what a fresh connection finds durable is true.
 fn resolve<S: Store + ?Sized>(store: &mut S, group: &[Commit], error: &Error) -> Vec<Result<Committed>> {
     if let Err(second) = store.reopen() {
-        return give_up(store, group, &format!("{error}, then on reopening: {second}"));
+        return give_up(store, group, &format!("{}, then on reopening: {}", cause(error), cause(&second)));
     }
     let mut results = Vec::with_capacity(group.len());
     for commit in group {
         match store.lookup(commit) {
             // Durable by this group or by an earlier one: either way the request was done, and once.
             Ok(Some(committed)) => results.push(Ok(committed)),
-            Ok(None) => results.push(Err(Error::Storage { domain: store.domain(), message: format!("{error}; nothing was written") })),
+            Ok(None) => {
+                let message = format!("{}; nothing was written", cause(error));
+                results.push(Err(Error::Storage { domain: store.domain(), message }));
+            }
             Err(refusal) if refusal.is_refusal() => results.push(Err(refusal)),
-            Err(second) => return give_up(store, group, &format!("{error}, then on looking up: {second}")),
+            Err(second) => return give_up(store, group, &format!("{}, then on looking up: {}", cause(error), cause(&second))),
         }
     }
     results
 }
 
+/// What the backend said, without our own words around it.
+fn cause(error: &Error) -> String {
+    match error {
+        Error::Storage { message, .. } => message.clone(),
+        other => other.to_string(),
+    }
+}
+
 fn give_up<S: Store + ?Sized>(store: &mut S, group: &[Commit], message: &str) -> Vec<Result<Committed>> {
     *store.failing() = Some(message.to_owned());
     let domain = store.domain();
-    let unknown = |commit: &Commit| {
-        Err(Error::CommitUnknown { domain, operation_id: commit.operation_id, message: message.to_owned() })
-    };
+    let unknown =
+        |commit: &Commit| Err(Error::CommitUnknown { domain, operation_id: commit.operation_id, message: message.to_owned() });
     group.iter().map(unknown).collect()
 }
 

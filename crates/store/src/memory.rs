@@ -17,7 +17,9 @@ use domain::record::{Body, Spec, Value};
 
 use crate::apply::{self, Outcome, Position, Txn};
 use crate::env::Env;
-use crate::store::{Direction, FullText, GroupFailure, Logged, Page, PageKey, Reader, Row, Scan, Snapshot, Store, Stored, own_streams};
+use crate::store::{
+    Direction, FullText, GroupFailure, Logged, Page, PageKey, Reader, Row, Scan, Snapshot, Store, Stored, own_streams,
+};
 use crate::{Error, Result};
 
 type AggregateKey = (&'static str, String, Vec<Value>);
@@ -76,7 +78,8 @@ impl MemoryStore {
         let mut heads = BTreeMap::new();
         let mut own = BTreeMap::new();
         for stream in own_streams(host) {
-            let head = Head { stream, counter: 0, chain: domain::entry::genesis(domain, &stream), at: domain::time::Timestamp::EPOCH };
+            let head =
+                Head { stream, counter: 0, chain: domain::entry::genesis(domain, &stream), at: domain::time::Timestamp::EPOCH };
             heads.insert(stream, head);
             own.insert(stream.stream, head);
         }
@@ -202,9 +205,10 @@ impl Txn for MemoryTxn<'_> {
     fn put_row(&mut self, row: &Row, columns: &[Value], _known: bool) -> Result<()> {
         for index in row.spec.indexes.iter().filter(|index| index.unique && !row.deleted) {
             let key = index_key(row, columns, index.columns);
-            let taken = self.state.rows_of(row.spec).any(|(other, values)| {
-                other.id != row.id && !other.deleted && index_key(other, values, index.columns) == key
-            });
+            let taken = self
+                .state
+                .rows_of(row.spec)
+                .any(|(other, values)| other.id != row.id && !other.deleted && index_key(other, values, index.columns) == key);
             // As in SQL, a key that lacks a value is nobody's.
             if taken && !key.contains(&Value::Null) {
                 return Err(Error::DuplicateKey { kind: row.spec.kind, prefix: row.spec.prefix, id: row.id });

@@ -36,10 +36,6 @@ use crate::postgres::txn::PostgresTxn;
 use crate::store::{GroupFailure, Reader, Store, own_streams};
 use crate::{Error, Result};
 
-/// LIMIT: how long opening waits for a slot; a process that has just ended leaves its server process behind for a moment.
-const SLOT_MS_MAX: u64 = 2_000;
-/// LIMIT: how long reopening waits for the lost connection's server process to end.
-const SLOT_REOPEN_MS_MAX: u64 = 30_000;
 /// LIMIT: tries to connect again, and the pause between two: a server that restarts is back within seconds.
 const CONNECTS_MAX: u32 = 40;
 const CONNECT_PAUSE_MS: u64 = 250;
@@ -125,7 +121,9 @@ impl PostgresStore {
     pub fn open(location: &PgLocation, host: HostId, env: &Env) -> Result<Self> {
         location.check()?;
         let mut link = Link::open(location, &writer_name(location, host))?;
-        link.take_slot(location, host, SLOT_MS_MAX)?;
+        if !link.take_slot(location, host)? {
+            return Err(Error::Storage { domain: location.domain, message: in_use(host) });
+        }
         schema::open(&mut link, location, host)?;
         let backend = link.backend()?;
         let (streams, heads) = query::streams(&mut link)?;
@@ -194,14 +192,17 @@ impl PostgresStore {
     }
 
     /// Replaces the connection. The slot is free only when the old server process has ended, and what that one committed is
-    /// visible then; the heads' lock says the same once more.
+    /// visible then; the heads' lock says the same once more. If another process has the slot now, this one is no longer the host.
     fn connect_again(&mut self, tries: u32) -> Result<()> {
         self.reader.close_idle();
         self.link = None;
         let host = self.position.host;
         let mut link = connect_patiently(&self.location, host, tries)?;
         link.end_backend(&self.backend)?;
-        link.take_slot(&self.location, host, SLOT_REOPEN_MS_MAX)?;
+        if !link.take_slot(&self.location, host)? {
+            self.failing = Some(in_use(host));
+            return Err(Error::Storage { domain: self.location.domain, message: in_use(host) });
+        }
         self.backend = link.backend()?;
         link.batch("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")?;
         lock::heads(&mut link, &self.streams, host)?;
@@ -223,7 +224,11 @@ enum Ending {
 }
 
 fn writer_name(location: &PgLocation, host: HostId) -> String {
-    format!("verger {} {host}", location.domain)
+    format!("verger {} {host}", location.schema_name())
+}
+
+fn in_use(host: HostId) -> String {
+    format!("another process writes as {host}")
 }
 
 fn lost(domain: Domain) -> Error {

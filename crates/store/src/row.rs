@@ -119,10 +119,10 @@ pub(crate) const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 pub(crate) const STREAM_NUMBER_MAX: i64 = (1 << 22) - 2;
 
 /// One integer for a place in the log: the file's number for the stream, then the counter. It keeps a stream's rows together.
-pub(crate) fn position(stream_number: i64, counter: u64) -> i64 {
-    // What comes out of a file is checked when it is read.
-    assert!(stream_number > 0 && stream_number <= STREAM_NUMBER_MAX + 1 && counter <= COUNTER_MAX, "a place in the log fits its bits");
-    (stream_number << COUNTER_BITS) | counter.cast_signed()
+/// `None` for what a sound file never holds.
+pub(crate) fn position(stream_number: i64, counter: u64) -> Option<i64> {
+    let fits = (1..=STREAM_NUMBER_MAX + 1).contains(&stream_number) && counter <= COUNTER_MAX;
+    fits.then_some((stream_number << COUNTER_BITS) | counter.cast_signed())
 }
 
 pub(crate) fn split_position(position: i64) -> (i64, u64) {
@@ -152,8 +152,7 @@ pub(crate) fn write_state(state: &RowState, dot: Option<&Dot>, version: u64) -> 
         return None;
     }
     let edits: Map<_, _> = state.edits.iter().map(|(host, count)| (host.to_string(), json!(count.to_string()))).collect();
-    let fields: Map<_, _> =
-        state.older_fields.iter().map(|(name, dot)| (name.clone(), json!(crate::error::place(dot)))).collect();
+    let fields: Map<_, _> = state.older_fields.iter().map(|(name, dot)| (name.clone(), json!(crate::error::place(dot)))).collect();
     let text = json::write(&json!({ "edits": edits, "fields": fields }));
     Some(text.expect("strings have a canonical form"))
 }

@@ -124,7 +124,7 @@ pub fn recover(journal: &mut dyn Committer, agent: &mut dyn Committer) -> Result
         }
     })?;
     for saga in &open {
-        // INVARIANT: no guards here. What was intended before the crash was decided; a fence raised since then has removed the row.
+        // No guards here: the intent was decided and made durable before the crash, and its guards held then.
         advance(journal, agent, saga, Vec::new())?;
     }
     Ok(open.len())

@@ -1,12 +1,13 @@
 //! SQLite: one file per domain, WAL with `synchronous=FULL`, one writer, a few readers, checkpoints on their own connection.
 //!
 //! `NORMAL` would lose acknowledged commits when the power fails, so it is not an option. After an error that came with a COMMIT nothing
-//! in memory is believed any more: every connection is dropped, the file is opened again and a truncating checkpoint must succeed
-//! before anything is answered.
+//! in memory is believed any more: a new connection must complete a truncating checkpoint and a commit of its own before anything
+//! is answered.
 
 pub mod bench;
 mod checkpoint;
 mod connect;
+mod projection;
 mod query;
 mod read;
 pub mod rebuild;
@@ -27,6 +28,8 @@ use domain::id::{HistoryId, HostId};
 use domain::record::Spec;
 use rusqlite::Connection;
 
+use checkpoint::WalPages;
+
 pub use checkpoint::Checkpointer;
 pub use read::SqliteReader;
 pub use schema::{MIGRATIONS, Migration, SCHEMA_VERSION};
@@ -34,6 +37,7 @@ pub use schema::{MIGRATIONS, Migration, SCHEMA_VERSION};
 use crate::apply::{self, Position};
 use crate::env::Env;
 use crate::sqlite::connect::{Access, failure};
+use crate::sqlite::projection::Lost;
 use crate::sqlite::query::Streams;
 use crate::sqlite::txn::SqliteTxn;
 use crate::store::{GroupFailure, Maintenance, Reader, Store, own_streams};
@@ -68,6 +72,13 @@ pub struct SqliteStore {
     reader: SqliteReader,
     /// `None` only between dropping the old connection and having a new one.
     writer: Option<Connection>,
+    /// A connection whose COMMIT failed, until a new one has emptied the WAL.
+    ///
+    /// INVARIANT: it stays open that long. While any connection is open, the WAL's index knows only frames whose sync succeeded; the
+    /// first one to open after the last was closed would take the others for commits, though they may not be durable.
+    retired: Option<Connection>,
+    /// Pages in the WAL after the last commit.
+    wal_pages: WalPages,
     streams: Streams,
     failing: Option<String>,
 }
@@ -89,14 +100,35 @@ impl SqliteStore {
 
     /// Opens an existing database: refuses a newer schema untouched, migrates an older one after a backup.
     pub fn open(location: &Location, env: &Env) -> Result<Self> {
+        Self::open_with(location, env, Lost::Refuse)
+    }
+
+    /// Opens a database for [`rebuild::run`]: tables that are gone are made empty, to be filled from the log.
+    pub fn open_to_rebuild(location: &Location, env: &Env) -> Result<Self> {
+        Self::open_with(location, env, Lost::MakeEmpty)
+    }
+
+    fn open_with(location: &Location, env: &Env, lost: Lost) -> Result<Self> {
         schema::check_version(location)?;
-        let writer = connect::open(location, Access::Write)?;
+        let mut writer = connect::open(location, Access::Write)?;
+        let wal_pages = WalPages::default();
+        wal_pages.watch(&mut writer, location.domain)?;
         schema::migrate(&writer, location, MIGRATIONS)?;
-        schema::project_kinds(&writer, location)?;
+        projection::bring_up_to_date(&writer, location, lost)?;
         let streams = Streams::load(&writer, location.domain)?;
         let position = load_position(&writer, location.domain, &streams)?;
         let reader = SqliteReader::new(location.clone(), env.clone());
-        Ok(Self { location: location.clone(), env: env.clone(), position, writer: Some(writer), streams, reader, failing: None })
+        Ok(Self {
+            location: location.clone(),
+            env: env.clone(),
+            position,
+            reader,
+            writer: Some(writer),
+            retired: None,
+            wal_pages,
+            streams,
+            failing: None,
+        })
     }
 
     #[must_use]
@@ -106,7 +138,7 @@ impl SqliteStore {
 
     /// A connection of its own for checkpoints.
     pub fn checkpointer(&self) -> Result<Checkpointer> {
-        Checkpointer::open(&self.location)
+        Checkpointer::open(&self.location, self.wal_pages.clone())
     }
 
     /// The concrete reader, which can also be opened without a writer.
@@ -116,17 +148,17 @@ impl SqliteStore {
     }
 
     pub(crate) fn writer(&self) -> Result<&Connection> {
-        self.writer.as_ref().ok_or_else(|| Error::Storage {
-            domain: self.location.domain,
-            message: "the connection was lost".to_owned(),
-        })
+        self.writer
+            .as_ref()
+            .ok_or_else(|| Error::Storage { domain: self.location.domain, message: "the connection was lost".to_owned() })
     }
 
     fn run(&mut self, group: &[Commit]) -> std::result::Result<Vec<Result<Committed>>, GroupFailure> {
         let domain = self.location.domain;
-        let connection = self.writer.as_ref().ok_or_else(|| {
-            GroupFailure::RolledBack(Error::Storage { domain, message: "the connection was lost".to_owned() })
-        })?;
+        let connection = self
+            .writer
+            .as_ref()
+            .ok_or_else(|| GroupFailure::RolledBack(Error::Storage { domain, message: "the connection was lost".to_owned() }))?;
         let before = self.position.clone();
         let rolled_back = |error| {
             // A failed ROLLBACK leaves no transaction either: SQLite has rolled back by itself.
@@ -134,7 +166,7 @@ impl SqliteStore {
             GroupFailure::RolledBack(error)
         };
         connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| GroupFailure::RolledBack(failure(domain, &error)))?;
-        let mut txn = SqliteTxn { connection, streams: &self.streams, domain };
+        let mut txn = SqliteTxn::new(connection, &self.streams, domain);
         let results = match apply::group(&mut txn, &mut self.position, &self.env, group) {
             Ok(results) => results,
             Err(error) => return Err(rolled_back(error)),
@@ -178,7 +210,8 @@ impl Store for SqliteStore {
     }
 
     fn try_group(&mut self, group: &[Commit]) -> std::result::Result<Vec<Result<Committed>>, GroupFailure> {
-        let erases = group.iter().flat_map(|commit| &commit.writes).any(|write| matches!(write.change, domain::commit::Change::Erase));
+        let erases =
+            group.iter().flat_map(|commit| &commit.writes).any(|write| matches!(write.change, domain::commit::Change::Erase));
         let results = self.run(group)?;
         if erases {
             // The WAL still holds what was erased. A reader may delay this; the next checkpoint then does it.
@@ -191,18 +224,24 @@ impl Store for SqliteStore {
 
     fn reopen(&mut self) -> Result<()> {
         self.reader.close_idle();
-        self.writer = None;
-        let writer = connect::open(&self.location, Access::Write)?;
+        self.retired = self.writer.take();
+        if let Some(retired) = &self.retired {
+            retired.execute_batch("ROLLBACK").ok();
+        }
+        let mut writer = connect::open(&self.location, Access::Write)?;
+        self.wal_pages.watch(&mut writer, self.location.domain)?;
         checkpoint::truncate(&writer, self.location.domain)?;
+        checkpoint::begin_wal(&writer, self.location.domain)?;
         self.streams = Streams::load(&writer, self.location.domain)?;
         self.position = load_position(&writer, self.location.domain, &self.streams)?;
         self.writer = Some(writer);
+        self.retired = None;
         Ok(())
     }
 
     fn lookup(&mut self, commit: &Commit) -> Result<Option<Committed>> {
         let connection = self.writer()?;
-        let mut txn = SqliteTxn { connection, streams: &self.streams, domain: self.location.domain };
+        let mut txn = SqliteTxn::new(connection, &self.streams, self.location.domain);
         apply::repeated(&mut txn, commit)
     }
 

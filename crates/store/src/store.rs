@@ -37,6 +37,12 @@ impl Row {
         read.map_err(|error| Error::Unreadable(error.to_string()))
     }
 
+    /// Whether a row that no other host has written is the one that an entry made, apart from its body.
+    pub(crate) fn is_of(&self, entry: &Entry) -> bool {
+        let row = (self.spec.kind, self.id, self.version, self.workspace, &self.state.edits);
+        row == (entry.kind.as_str(), entry.id, entry.version, entry.workspace, &entry.edits)
+    }
+
     pub(crate) fn parsed_body(&self) -> Result<Option<Body>> {
         let parsed = self.body.as_deref().map(Body::parse).transpose();
         parsed.map_err(|error| Error::Unreadable(format!("{} {}: {error}", self.spec.kind, self.id)))
@@ -189,7 +195,7 @@ pub trait Reader: Send + Sync {
     fn read(&self) -> Result<Box<dyn Snapshot + '_>>;
     /// A snapshot that can also search.
     fn search(&self, spec: &'static Spec, workspace: &WorkspaceId, words: &str, limit: usize) -> Result<Vec<Row>>;
-    /// The backend's own check of what lies beneath the rows: pages, and indexes against their tables.
+    /// The backend's own check of what lies beneath the log: pages, and indexes against their tables.
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -213,7 +219,7 @@ pub trait Store: Send {
     /// Runs a group in one transaction, each commit under its own savepoint. Results only after COMMIT.
     fn try_group(&mut self, group: &[Commit]) -> std::result::Result<Vec<Result<Committed>>, GroupFailure>;
 
-    /// After an unknown commit: drops every connection, makes durable what can be, and opens again.
+    /// After an unknown commit: makes durable what is known to be committed, and goes on with new connections.
     fn reopen(&mut self) -> Result<()>;
 
     /// Looks a commit's operation up on the writer's own connection; another request under its id is a refusal.
@@ -246,8 +252,8 @@ pub trait Store: Send {
 
 /// Runs on its own thread and connection.
 pub trait Maintenance: Send {
-    /// Called after commits; `bytes` is what they wrote, roughly.
-    fn after_commits(&mut self, bytes: usize);
+    /// Called after commits, now and then: several groups may have passed since the last call.
+    fn after_commits(&mut self);
 }
 
 /// The two streams that a host writes in a domain.

@@ -29,7 +29,7 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamReport {
     pub stream: StreamId,
-    /// The last entry that is as it should be.
+    /// Up to here counters, commits and chain hold.
     pub verified: u64,
     pub chain: Hash,
     pub erased: u64,
@@ -132,6 +132,12 @@ struct Missing {
     operation: OperationId,
 }
 
+impl Missing {
+    fn of(entry: &Entry) -> Self {
+        Self { at: entry.dot, kind: entry.kind.clone(), id: entry.id, operation: entry.operation_id }
+    }
+}
+
 /// One stream on its way to the end.
 struct Walk<'a> {
     stream: StreamId,
@@ -180,7 +186,8 @@ impl<'a> Walk<'a> {
                 self.check_all(snapshot.as_ref(), before)?;
                 if self.damage.is_none() {
                     let counter = dot.counter.min(self.last.counter + 1);
-                    let what = if counter == dot.counter { format!("does not read: {message}") } else { "it is missing".to_owned() };
+                    let what =
+                        if counter == dot.counter { format!("does not read: {message}") } else { "it is missing".to_owned() };
                     self.damage = Some(Damage { at: Dot { counter, ..dot }, what });
                     self.suspect = Some(Suspect::Anything);
                 }
@@ -248,7 +255,12 @@ impl<'a> Walk<'a> {
     }
 
     /// A commit keeps its request's hash beside its first entry, in one of its streams.
-    fn check_request(&mut self, snapshot: &dyn Snapshot, entry: &Entry, stored: &Stored) -> Result<std::result::Result<(), String>> {
+    fn check_request(
+        &mut self,
+        snapshot: &dyn Snapshot,
+        entry: &Entry,
+        stored: &Stored,
+    ) -> Result<std::result::Result<(), String>> {
         let first = entry.first == entry.dot.counter;
         match (stored.request, stored.salt) {
             (Some(request), Some(salt)) if first && row::request_is_whole(&salt, &request) => {}
@@ -263,8 +275,8 @@ impl<'a> Walk<'a> {
 
     fn requested_elsewhere(&self, snapshot: &dyn Snapshot, entry: &Entry) -> Result<bool> {
         let outcome = match snapshot.outcome(&entry.operation_id) {
-            // The other stream's own walk names it.
-            Err(Error::BadEntry { .. }) => return Ok(true),
+            // The other stream's own walk names what does not read.
+            Err(Error::BadEntry { .. } | Error::Unreadable(_)) => return Ok(true),
             outcome => outcome?,
         };
         for dot in outcome.iter().flat_map(|outcome| &outcome.writes).filter_map(|write| write.dot) {
@@ -277,19 +289,24 @@ impl<'a> Walk<'a> {
 
     fn check_body(&mut self, snapshot: &dyn Snapshot, entry: &Entry, stored: &Stored) -> Result<std::result::Result<(), String>> {
         let hash_logged = self.kinds.iter().copied().find(|spec| spec.kind == entry.kind && spec.class == Class::HashLogged);
-        let fits = match (entry.body_hash, &stored.body, stored.salt) {
-            (None, None, _) => true,
-            (Some(expected), Some(body), Some(salt)) => hash::salted(&salt, body.as_bytes()) == expected,
-            (Some(expected), None, Some(salt)) if let Some(spec) = hash_logged => check_table(snapshot, spec, entry, &salt, &expected)?,
-            (Some(_), None, _) => {
-                let (at, kind, id, operation) = (entry.dot, entry.kind.clone(), entry.id, entry.operation_id);
-                self.missing.push(Missing { at, kind, id, operation });
-                true
+        let body = match (entry.body_hash, &stored.body, stored.salt) {
+            (None, None, _) => Found::Whole,
+            (Some(expected), Some(body), Some(salt)) => Found::compare(&salt, body, &expected),
+            (Some(expected), None, Some(salt)) if let Some(spec) = hash_logged => {
+                in_table(snapshot, spec, entry, &salt, &expected)?
             }
-            _ => false,
+            (Some(_), None, _) => Found::Nothing,
+            _ => Found::Other,
         };
-        if !fits {
-            return Ok(Err("its body is not the one that its hash was made of".to_owned()));
+        match body {
+            Found::Whole => {}
+            Found::Other => return Ok(Err("its body is not the one that its hash was made of".to_owned())),
+            Found::Nothing => self.missing.push(Missing::of(entry)),
+            Found::NoRow => {
+                // A table that lost a row lost the newest body only.
+                self.missing.retain(|missing| (&missing.kind, &missing.id) != (&entry.kind, &entry.id));
+                self.missing.push(Missing::of(entry));
+            }
         }
         if entry.op == Op::Erase {
             let Some(named) = stored.body.as_deref().and_then(erased_places) else {
@@ -357,30 +374,47 @@ impl<'a> Walk<'a> {
         let gone = self.missing.iter().find(|missing| !erased.explains(missing));
         let gone = gone.map(|gone| Damage { at: gone.at, what: "its body is gone and no erase entry names it".to_owned() });
         let unrequested = self.unrequested.iter().find(|(_, operation)| !erased.operations.contains(operation));
-        let unrequested =
-            unrequested.map(|(dot, _)| Damage { at: *dot, what: "its request hash is gone and nothing of its commit was erased".to_owned() });
+        let unrequested = unrequested
+            .map(|(dot, _)| Damage { at: *dot, what: "its request hash is gone and nothing of its commit was erased".to_owned() });
         StreamReport {
             stream: self.stream,
             verified: self.last.counter,
             chain: self.last.chain,
-            erased: u64::try_from(self.missing.iter().filter(|missing| erased.named.contains(&missing.at)).count()).unwrap_or(u64::MAX),
+            erased: u64::try_from(self.missing.iter().filter(|missing| erased.named.contains(&missing.at)).count())
+                .unwrap_or(u64::MAX),
             witnessed: self.witnessed(),
             damage: [gone, unrequested, self.damage].into_iter().flatten().min_by_key(|damage| damage.at),
         }
     }
 }
 
+/// What there is of an entry's body.
+enum Found {
+    Whole,
+    Other,
+    Nothing,
+    NoRow,
+}
+
+impl Found {
+    fn compare(salt: &Salt, body: &str, expected: &Hash) -> Self {
+        if hash::salted(salt, body.as_bytes()) == *expected { Self::Whole } else { Self::Other }
+    }
+}
+
 /// The body of a hash-logged record is only in its table, and only the newest one.
-fn check_table(snapshot: &dyn Snapshot, spec: &'static Spec, entry: &Entry, salt: &Salt, expected: &Hash) -> Result<bool> {
+fn in_table(snapshot: &dyn Snapshot, spec: &'static Spec, entry: &Entry, salt: &Salt, expected: &Hash) -> Result<Found> {
     let row = match snapshot.get(spec, &entry.id) {
-        Err(Error::Unreadable(_)) => return Ok(false),
+        Err(Error::Unreadable(_)) => return Ok(Found::Other),
         row => row?,
     };
-    Ok(row.is_some_and(|row| match (row.dot == Some(entry.dot), row.body) {
-        (true, Some(body)) => hash::salted(salt, body.as_bytes()) == *expected,
-        (true, None) => false,
-        (false, _) => true,
-    }))
+    let Some(row) = row else { return Ok(Found::NoRow) };
+    // Whether a newer entry made the row is for a rebuild to say, which looks at rows and not at entries.
+    if row.dot != Some(entry.dot) {
+        return Ok(Found::Whole);
+    }
+    let whole = row.is_of(entry) && !row.deleted;
+    Ok(row.body.filter(|_| whole).map_or(Found::Other, |body| Found::compare(salt, &body, expected)))
 }
 
 /// The link to the record's entry before must lead to it.

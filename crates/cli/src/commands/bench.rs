@@ -42,7 +42,8 @@ pub(crate) fn run(command: &BenchCommand, env: &Env, out: &mut Out) -> Result<()
     let open_ms = opening(&home, env)?;
     drop(progress);
     if out.json {
-        let content = json!({ "quick": args.quick, "report": report, "open": { "entries": report.append.long_thread, "p50_ms": open_ms } });
+        let content =
+            json!({ "quick": args.quick, "report": report, "open": { "entries": report.append.long_thread, "p50_ms": open_ms } });
         return out.document("verger.bench-store.v1", content);
     }
     show(&report, open_ms, args.quick, out)
@@ -77,7 +78,10 @@ fn show(report: &Report, open_ms: f64, quick: bool, out: &mut Out) -> Result<(),
     };
     let rows: Vec<_> = report.commits.iter().map(row).collect();
     out.table(&["committers", "baseline/s", "verger/s", "ratio", "CPU µs (baseline / verger)", "commits a transaction"], &rows)?;
-    out.line(&format!("bare one-row inserts: {:.0}/s; fsync p50: {:.2} ms", report.one_row_inserts_per_second, report.fsync_p50_ms))?;
+    out.line(&format!(
+        "bare one-row inserts: {:.0}/s; fsync p50: {:.2} ms",
+        report.one_row_inserts_per_second, report.fsync_p50_ms
+    ))?;
     let append = &report.append;
     out.line(&format!(
         "append at message {} / {}: {:.0} / {:.0} µs, ratio {:.2} (CPU {:.2})",

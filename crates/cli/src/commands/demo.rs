@@ -68,7 +68,11 @@ pub(crate) fn run(args: &DemoArgs, env: &Env, out: &mut Out) -> Result<(), Failu
     if out.json {
         return out.document("verger.demo.v1", json!({ "steps": told, "home": args.keep.then_some(home.folder()) }));
     }
-    let end = if args.keep { format!("the scratch home stays in {}", home.folder().display()) } else { "the scratch home is gone again".to_owned() };
+    let end = if args.keep {
+        format!("the scratch home stays in {}", home.folder().display())
+    } else {
+        "the scratch home is gone again".to_owned()
+    };
     let end = out.dim(&format!("\n{end}; make your own with `verger init`"));
     out.line(&end)
 }
@@ -102,12 +106,20 @@ fn write_some(home: &Home, env: &Env, story: &mut Story<'_>) -> Result<(), Failu
     story.heading("A home, a note, and two people who edit it at once")?;
     Handle::init(home, env)?;
     let handle = Handle::open(home, env)?.handle;
-    let draft = NoteDraft { title: Some("Seeds to order".into()), text: "beans, peas".into(), workspace: "home".into(), ..NoteDraft::default() };
+    let draft = NoteDraft {
+        title: Some("Seeds to order".into()),
+        text: "beans, peas".into(),
+        workspace: "home".into(),
+        ..NoteDraft::default()
+    };
     let key = ClientKey::fresh(env);
     let added = handle.add_note(&draft, &key)?;
     story.fact(&format!("added {} at version {}", added.id, added.version))?;
     let again = handle.add_note(&draft, &key)?;
-    story.fact(&format!("the same request again: still {}, nothing written twice", if again.repeated { "one note" } else { "ERROR" }))?;
+    story.fact(&format!(
+        "the same request again: still {}, nothing written twice",
+        if again.repeated { "one note" } else { "ERROR" }
+    ))?;
     let edit = |text: &str| NoteChange { text: Some(text.into()), version: Some(1), ..NoteChange::default() };
     let changed = handle.edit_note(added.id, &edit("beans, peas, leeks"), &ClientKey::fresh(env))?;
     story.fact(&format!("the first editor saves: version {}", changed.version))?;
@@ -151,7 +163,11 @@ fn kill_in_the_middle(home: &Home, story: &mut Story<'_>) -> Result<Vec<String>,
     }
     child.wait().map_err(|error| io_error("waiting for the child", &error))?;
     drop(feeder.join());
-    story.fact(&format!("process {} was adding {LINES} notes with 8 writers; killed after {} answers", child.id(), answered.len()))?;
+    story.fact(&format!(
+        "process {} was adding {LINES} notes with 8 writers; killed after {} answers",
+        child.id(),
+        answered.len()
+    ))?;
     Ok(answered)
 }
 
@@ -174,7 +190,8 @@ fn send_again(home: &Home, env: &Env, answered: &[String], story: &mut Story<'_>
     }
     let total = handle.view().notes("home", 1, None)?.total;
     story.fact(&format!("sent again: {}, of which {kept} had been durable without an answer", LINES - answered.len()))?;
-    story.fact(&format!("notes now: {total} = {LINES} + the 2 from before; doubled: {}", total.saturating_sub(LINES as u64 + 2)))?;
+    story
+        .fact(&format!("notes now: {total} = {LINES} + the 2 from before; doubled: {}", total.saturating_sub(LINES as u64 + 2)))?;
     handle.close()?;
     if missing > 0 || total != LINES as u64 + 2 {
         return Err(unexpected("notes were lost or doubled"));
@@ -188,7 +205,10 @@ fn check(home: &Home, env: &Env, story: &mut Story<'_>) -> Result<(), Failure> {
     for report in &status.reports {
         for stream in report.streams.iter().filter(|stream| stream.verified > 0) {
             let (verified, witnessed) = (stream.verified, stream.witnessed);
-            story.fact(&format!("{} {}: {verified} entries sound, {witnessed} of them vouched for by another file", report.domain, stream.stream.stream))?;
+            story.fact(&format!(
+                "{} {}: {verified} entries sound, {witnessed} of them vouched for by another file",
+                report.domain, stream.stream.stream
+            ))?;
         }
     }
     if status.is_sound() { Ok(()) } else { Err(unexpected("the log is not sound")) }
@@ -205,7 +225,8 @@ fn damage_a_copy(scratch: &Scratch, home: &Home, env: &Env, story: &mut Story<'_
     let journal = copy.join("store").join("journal.sqlite");
     let mut bytes = std::fs::read(&journal).map_err(failed)?;
     let needle = b"beans, peas, leeks";
-    let places: Vec<usize> = bytes.windows(needle.len()).enumerate().filter(|(_, window)| window == needle).map(|(at, _)| at).collect();
+    let places: Vec<usize> =
+        bytes.windows(needle.len()).enumerate().filter(|(_, window)| window == needle).map(|(at, _)| at).collect();
     places.iter().for_each(|at| bytes[*at] = b'B');
     std::fs::write(&journal, bytes).map_err(failed)?;
     let status = LogStatus::check(&Home::locate(Some(&copy))?, env, None, &mut |_| {})?;
@@ -219,7 +240,10 @@ fn rebuild_tables(home: &Home, env: &Env, story: &mut Story<'_>) -> Result<(), F
     story.heading("Build the tables anew from the log")?;
     for outcome in rebuild(home, env, &mut |_, _| {})?.iter().filter(|outcome| outcome.report.entries > 0) {
         let report = &outcome.report;
-        story.fact(&format!("{}: {} entries replayed, {} rows, {} differed", outcome.domain, report.entries, report.rows, report.differing_rows))?;
+        story.fact(&format!(
+            "{}: {} entries replayed, {} rows, {} differed",
+            outcome.domain, report.entries, report.rows, report.differing_rows
+        ))?;
     }
     Ok(())
 }

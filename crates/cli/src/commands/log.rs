@@ -2,14 +2,14 @@
 
 use clap::{Args, Subcommand};
 use domain::causality::{Domain, Stream};
-use domain::code::ErrorCode;
+use domain::code::{ErrorCode, exit};
 use domain::id::HostId;
 use domain::time::Timestamp;
 use runtime::{Anchor, CursorState, EntryRecord, Env, Error, Home, LogStatus, RebuildOutcome, StreamReport, View, rebuild};
 use serde_json::{Value, json};
 
 use crate::commands::note::open;
-use crate::output::{Failure, Out, damaged, note, plain};
+use crate::output::{Failure, Out, note, plain};
 use crate::progress::Progress;
 
 #[derive(Debug, Subcommand)]
@@ -113,8 +113,16 @@ fn tail(entries: &[EntryRecord], out: &mut Out) -> Result<(), Failure> {
     }
     let row = |record: &EntryRecord| {
         let entry = &record.logged.entry;
-        let id = domain::catalogue::find(&entry.kind).map_or_else(|| entry.id.to_string(), |spec| entry.id.with_prefix(spec.prefix));
-        vec![entry.dot.counter.to_string(), entry.at.as_title(), entry.op.to_string(), plain(&entry.kind), format!("v{}", entry.version), id]
+        let id =
+            domain::catalogue::find(&entry.kind).map_or_else(|| entry.id.to_string(), |spec| entry.id.with_prefix(spec.prefix));
+        vec![
+            entry.dot.counter.to_string(),
+            entry.at.as_title(),
+            entry.op.to_string(),
+            plain(&entry.kind),
+            format!("v{}", entry.version),
+            id,
+        ]
     };
     let rows: Vec<_> = entries.iter().map(row).collect();
     out.table(&["entry", "at (UTC)", "did", "kind", "version", "id"], &rows)
@@ -163,7 +171,7 @@ fn verify(expect: Option<&str>, home: &Home, env: &Env, out: &mut Out) -> Result
     let error = first_error(&status);
     let Some(error) = error else { return Ok(()) };
     note(&format!("error[{}]: {}\n  next: {}", error.code, plain(&error.message), error.code.next_step()));
-    Err(damaged())
+    Err(Failure::Exit(error.code.exit_code()))
 }
 
 fn first_error(status: &LogStatus) -> Option<Error> {
@@ -171,10 +179,14 @@ fn first_error(status: &LogStatus) -> Option<Error> {
         return Some(Error::new(error.code, format!("the {domain} log cannot be read: {error}")));
     }
     if let Some((domain, damage)) = status.first_damage() {
-        let message = format!("the {domain} log is damaged at entry {} ({}): {}", damage.at.counter, damage.at.stream.stream, damage.what);
+        let message =
+            format!("the {domain} log is damaged at entry {} ({}): {}", damage.at.counter, damage.at.stream.stream, damage.what);
         return Some(Error::new(ErrorCode::LogDamaged, message));
     }
-    status.anchor_mismatch.as_ref().map(|what| Error::new(ErrorCode::HeadMismatch, format!("the expected head is not in this log: {what}")))
+    status
+        .anchor_mismatch
+        .as_ref()
+        .map(|what| Error::new(ErrorCode::HeadMismatch, format!("the expected head is not in this log: {what}")))
 }
 
 fn show_status(status: &LogStatus, out: &mut Out) -> Result<(), Failure> {
@@ -203,7 +215,12 @@ fn show_status(status: &LogStatus, out: &mut Out) -> Result<(), Failure> {
             out.line(&head)?;
         }
     }
-    let verdict = if status.is_sound() { out.good("every entry is as it was written") } else { out.bad("the log is damaged") };
+    let verdict = match first_error(status).map(|error| error.code) {
+        None => out.good("every entry is as it was written"),
+        Some(ErrorCode::HeadMismatch) => out.bad("every entry is as it was written, but the expected head is not among them"),
+        Some(code) if code.exit_code() == exit::DAMAGED => out.bad("the log is damaged"),
+        Some(_) => out.bad("the log could not be read"),
+    };
     out.line(&verdict)
 }
 

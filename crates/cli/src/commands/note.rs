@@ -140,6 +140,11 @@ impl TextArgs {
             std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
         };
         read.map_err(|error| Error::argument("text-file", &format!("{}: {error}", path.display())))?;
+        if bytes.len() > NOTE_TEXT_BYTES_MAX {
+            // What was read is cut anywhere, perhaps in the middle of a character: it says nothing about the rest.
+            let rule = format!("{}: a text has at most {NOTE_TEXT_BYTES_MAX} bytes, and this is longer", path.display());
+            return Err(Error::argument("text-file", &rule).into());
+        }
         let text = String::from_utf8(bytes);
         Ok(Some(text.map_err(|error| Error::argument("text-file", &format!("{}: not UTF-8: {error}", path.display())))?))
     }
@@ -175,12 +180,10 @@ pub(crate) fn run(command: &NoteCommand, home: &Home, env: &Env, out: &mut Out) 
         NoteCommand::Add(args) => add(args, home, env, out),
         NoteCommand::Edit(args) => edit(args, home, env, out),
         NoteCommand::Rm { note, version, operation } => {
-            let key = operation.key(env)?;
-            write(home, env, out, "deleted", |handle| handle.remove_note(*note, *version, &key))
+            write(home, env, out, "deleted", operation, |handle, key| handle.remove_note(*note, *version, key))
         }
         NoteCommand::Restore { note, to_version, operation } => {
-            let key = operation.key(env)?;
-            write(home, env, out, "restored", |handle| handle.restore_note(*note, *to_version, &key))
+            write(home, env, out, "restored", operation, |handle, key| handle.restore_note(*note, *to_version, key))
         }
         NoteCommand::Show { note } => show(&View::open(home, env)?.note(*note)?, out),
         NoteCommand::List { place, limit, after } => list(place, *limit, after.as_deref(), home, env, out),
@@ -190,9 +193,19 @@ pub(crate) fn run(command: &NoteCommand, home: &Home, env: &Env, out: &mut Out) 
 }
 
 /// Runs one writing command against a home that is opened for it.
-fn write(home: &Home, env: &Env, out: &mut Out, verb: &str, act: impl FnOnce(&Handle) -> runtime::Result<NoteDone>) -> Result<(), Failure> {
+fn write(
+    home: &Home,
+    env: &Env,
+    out: &mut Out,
+    verb: &str,
+    operation: &Operation,
+    act: impl FnOnce(&Handle, &ClientKey) -> runtime::Result<NoteDone>,
+) -> Result<(), Failure> {
+    let key = operation.key(env)?;
     let handle = open(home, env)?;
-    let result = act(&handle);
+    let result = act(&handle, &key);
+    // Told in any case: whoever does not learn how it ended can repeat it under the same name.
+    note(&format!("operation {}", key.as_str()));
     // What was done is durable already; a failure to close is worth a word, not the answer.
     if let Err(error) = handle.close() {
         note(&format!("warning[{}]: {error}", error.code));
@@ -203,9 +216,7 @@ fn write(home: &Home, env: &Env, out: &mut Out, verb: &str, act: impl FnOnce(&Ha
         return out.document("verger.note-written.v1", content);
     }
     let again = if done.repeated { " (it had been done before)" } else { "" };
-    out.line(&format!("{verb} {} at version {}{again}", out.bold(&done.id.to_string()), done.version))?;
-    note(&format!("operation {}", done.operation_id.as_str()));
-    Ok(())
+    out.line(&format!("{verb} {} at version {}{again}", out.bold(&done.id.to_string()), done.version))
 }
 
 pub(super) fn open(home: &Home, env: &Env) -> Result<Handle, Failure> {
@@ -218,7 +229,7 @@ pub(super) fn open(home: &Home, env: &Env) -> Result<Handle, Failure> {
 
 fn add(args: &AddArgs, home: &Home, env: &Env, out: &mut Out) -> Result<(), Failure> {
     if args.stdin {
-        return note_lines::run(&args.place.workspace, usize::from(args.writers), home, env, out);
+        return note_lines::run(&args.place.workspace, usize::from(args.writers), home, env);
     }
     let draft = NoteDraft {
         title: args.title.clone(),
@@ -227,16 +238,14 @@ fn add(args: &AddArgs, home: &Home, env: &Env, out: &mut Out) -> Result<(), Fail
         labels: args.labels.clone(),
         workspace: args.place.workspace.clone(),
     };
-    let key = args.operation.key(env)?;
-    write(home, env, out, "added", |handle| handle.add_note(&draft, &key))
+    write(home, env, out, "added", &args.operation, |handle, key| handle.add_note(&draft, key))
 }
 
 fn edit(args: &EditArgs, home: &Home, env: &Env, out: &mut Out) -> Result<(), Failure> {
     let labels = (args.no_labels || !args.labels.is_empty()).then(|| args.labels.clone());
     let change =
         NoteChange { title: args.title.clone(), text: args.text.read()?, kind: args.kind.clone(), labels, version: args.version };
-    let key = args.operation.key(env)?;
-    write(home, env, out, "changed", |handle| handle.edit_note(args.note, &change, &key))
+    write(home, env, out, "changed", &args.operation, |handle, key| handle.edit_note(args.note, &change, key))
 }
 
 fn show(record: &NoteRecord, out: &mut Out) -> Result<(), Failure> {
@@ -247,7 +256,8 @@ fn show(record: &NoteRecord, out: &mut Out) -> Result<(), Failure> {
     let title = out.bold(&plain(&note.title));
     out.line(&title)?;
     let labels: Vec<_> = note.labels.iter().map(|label| format!("#{label}")).collect();
-    let facts = format!("{} · version {} · {} · changed {} {}", record.id, record.version, note.kind, note.updated_at, labels.join(" "));
+    let facts =
+        format!("{} · version {} · {} · changed {} {}", record.id, record.version, note.kind, note.updated_at, labels.join(" "));
     let facts = out.dim(facts.trim_end());
     out.line(&facts)?;
     if !note.text.is_empty() {
@@ -320,7 +330,10 @@ pub(super) fn document(record: &NoteRecord) -> Value {
 }
 
 fn version_document(version: &NoteVersion) -> Value {
-    let note = version.note.as_ref().map(|note| json!({ "title": note.title, "text": note.text, "kind": note.kind, "labels": note.labels }));
+    let note = version
+        .note
+        .as_ref()
+        .map(|note| json!({ "title": note.title, "text": note.text, "kind": note.kind, "labels": note.labels }));
     json!({
         "version": version.version, "op": version.op.as_str(), "at": version.at, "actor": version.actor, "place": version.place,
         "fields": version.fields, "note": note,

@@ -13,7 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::commands::note::{open, reading};
-use crate::output::{Failure, Out, error_document, note};
+use crate::output::{Failure, error_document, note};
+use crate::output_error;
 use crate::progress::Progress;
 
 /// LIMIT: a line; a note's longest text with every character escaped still fits.
@@ -31,11 +32,11 @@ struct Line {
     labels: Vec<String>,
 }
 
-pub(super) fn run(workspace: &str, writers: usize, home: &Home, env: &Env, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn run(workspace: &str, writers: usize, home: &Home, env: &Env) -> Result<(), Failure> {
     let handle = open(home, env)?;
     let (sender, receiver) = sync_channel::<(u64, Vec<u8>)>(writers * 2);
     let receiver = Arc::new(Mutex::new(receiver));
-    let tally = Mutex::new(Tally { progress: Progress::new("adding notes"), done: 0, failed: 0, closed: false });
+    let tally = Mutex::new(Tally { progress: Progress::new("adding notes"), done: 0, failed: 0, unheard: None });
     let read = std::thread::scope(|scope| {
         for _ in 0..writers {
             let (receiver, handle, tally) = (Arc::clone(&receiver), &handle, &tally);
@@ -47,28 +48,25 @@ pub(super) fn run(workspace: &str, writers: usize, home: &Home, env: &Env, out: 
         drop(sender);
         read
     });
-    handle.close()?;
+    // What was answered is durable already; a failure to close is worth a word, not the answer.
+    if let Err(error) = handle.close() {
+        note(&format!("warning[{}]: {error}", error.code));
+    }
     read?;
     let tally = tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if tally.closed {
-        return Err(Failure::StdoutClosed);
+    if let Some(error) = tally.unheard {
+        return Err(output_error(&error));
     }
     note(&format!("{} added, {} refused", tally.done, tally.failed));
-    if tally.failed > 0 {
-        return Err(Failure::Exit(exit::REFUSED));
-    }
-    if tally.done == 0 && out.json {
-        return Ok(());
-    }
-    Ok(())
+    if tally.failed > 0 { Err(Failure::Exit(exit::REFUSED)) } else { Ok(()) }
 }
 
 struct Tally {
     progress: Progress,
     done: u64,
     failed: u64,
-    /// Nobody reads the answers any more.
-    closed: bool,
+    /// Why answers no longer reach anybody.
+    unheard: Option<std::io::Error>,
 }
 
 fn read_lines(mut send: impl FnMut((u64, Vec<u8>)) -> bool) -> Result<(), Failure> {
@@ -101,8 +99,8 @@ fn answer_lines(handle: &Handle, workspace: &str, lines: &Mutex<Receiver<(u64, V
         let Ok(mut tally) = tally.lock() else { return };
         let text = format!("{}\n", answer.1);
         let mut stdout = std::io::stdout().lock();
-        if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
-            tally.closed = true;
+        if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            tally.unheard.get_or_insert(error);
             return;
         }
         if answer.0 {

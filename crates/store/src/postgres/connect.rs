@@ -16,6 +16,10 @@ use crate::{Error, Result};
 
 /// LIMIT: how long a writer waits for another node's group before its own is rolled back.
 const LOCK_MS_MAX: u64 = 30_000;
+/// LIMIT: how long a slot is waited for; a process that has just ended leaves its server process behind for a moment.
+const SLOT_MS_MAX: u64 = 2_000;
+/// LIMIT: how long a server process may take to end, at worst in the middle of a slow COMMIT.
+const BACKEND_MS_MAX: u64 = 30_000;
 /// LIMIT: how long a connection may take to come about.
 const CONNECT_MS_MAX: u64 = 10_000;
 /// LIMIT: prepared statements kept per connection; the store has fewer unless scans come in many shapes.
@@ -59,7 +63,8 @@ impl Link {
     /// Connects; `purpose` is what an administrator sees in `pg_stat_activity`.
     pub(crate) fn open(location: &PgLocation, purpose: &str) -> Result<Self> {
         let domain = location.domain;
-        let invalid = |error: &postgres::Error| Error::Storage { domain, message: format!("the connection string: {}", shown(error)) };
+        let invalid =
+            |error: &postgres::Error| Error::Storage { domain, message: format!("the connection string: {}", shown(error)) };
         let mut config: Config = location.config.parse().map_err(|error| invalid(&error))?;
         config.application_name(purpose);
         if config.get_connect_timeout().is_none() {
@@ -74,7 +79,8 @@ impl Link {
              SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
             location.schema()
         ))?;
-        let encoding: String = link.query("SELECT current_setting('server_encoding')", &[])?.first().map_or(String::new(), |row| row.get(0));
+        let encoding: String =
+            link.query("SELECT current_setting('server_encoding')", &[])?.first().map_or(String::new(), |row| row.get(0));
         if encoding != "UTF8" {
             return Err(Error::Storage { domain, message: format!("the database's encoding is {encoding}, not UTF8") });
         }
@@ -94,6 +100,12 @@ impl Link {
     pub(crate) fn failed(&mut self, error: &postgres::Error) -> Error {
         self.fault = Some(fault_of(error));
         failure(self.domain, error)
+    }
+
+    /// For a collision that the server does not report as one.
+    pub(crate) fn collided(&mut self, message: &str) -> Error {
+        self.fault = Some(Fault::Collision);
+        Error::Storage { domain: self.domain, message: message.to_owned() }
     }
 
     pub(crate) fn batch(&mut self, sql: &str) -> Result<()> {
@@ -127,32 +139,36 @@ impl Link {
         Ok(statement)
     }
 
-    /// Takes the node's slot for as long as this connection lives; waits a while for whoever holds it.
-    pub(crate) fn take_slot(&mut self, location: &PgLocation, host: HostId, wait_ms: u64) -> Result<()> {
+    /// Takes the node's slot for as long as this connection lives; false when another process holds it.
+    pub(crate) fn take_slot(&mut self, location: &PgLocation, host: HostId) -> Result<bool> {
         let key = lock_key(&Digest::new("verger.postgres.slot.v1").text(&location.schema()).shown(&host).finish());
-        self.batch(&format!("SET lock_timeout = {wait_ms}"))?;
-        let taken = self.client.execute("SELECT pg_advisory_lock($1)", &[&key]);
-        taken.map_err(|error| match error.code() {
-            Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-                Error::Storage { domain: self.domain, message: format!("another process writes as {host}") }
-            }
-            _ => self.failed(&error),
-        })?;
-        self.batch(&format!("SET lock_timeout = {LOCK_MS_MAX}"))
+        self.batch(&format!("SET lock_timeout = {SLOT_MS_MAX}"))?;
+        match self.client.execute("SELECT pg_advisory_lock($1)", &[&key]) {
+            Ok(_) => {}
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => return Ok(false),
+            Err(error) => return Err(self.failed(&error)),
+        }
+        self.batch(&format!("SET lock_timeout = {LOCK_MS_MAX}"))?;
+        Ok(true)
     }
 
     /// The process at the other end.
     pub(crate) fn backend(&mut self) -> Result<Backend> {
-        let sql = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+        let sql = "SELECT pid, extract(epoch FROM backend_start)::text FROM pg_stat_activity WHERE pid = pg_backend_pid()";
         let rows = self.query(sql, &[])?;
-        let row = rows.first().ok_or_else(|| Error::Storage { domain: self.domain, message: "the server hides its processes".to_owned() })?;
+        let row = rows
+            .first()
+            .ok_or_else(|| Error::Storage { domain: self.domain, message: "the server hides its processes".to_owned() })?;
         Ok(Backend { pid: row.get(0), started: row.get(1) })
     }
 
-    /// Ends a process whose connection was lost but which may not know it.
+    /// Ends a process whose connection was lost but which may not know it, and waits until it is gone with its locks.
     pub(crate) fn end_backend(&mut self, backend: &Backend) -> Result<()> {
-        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start::text = $2";
-        self.query(sql, &[&backend.pid, &backend.started]).map(|_| ())
+        let sql = format!(
+            "SELECT pg_terminate_backend(pid, {BACKEND_MS_MAX}) FROM pg_stat_activity \
+             WHERE pid = $1 AND extract(epoch FROM backend_start)::text = $2"
+        );
+        self.query(&sql, &[&backend.pid, &backend.started]).map(|_| ())
     }
 }
 
@@ -167,7 +183,9 @@ fn fault_of(error: &postgres::Error) -> Fault {
     match error.as_db_error() {
         None => Fault::Lost,
         Some(error) if ends_the_connection(error) => Fault::Lost,
-        Some(error) if [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE].contains(error.code()) => Fault::Collision,
+        Some(error) if [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE].contains(error.code()) => {
+            Fault::Collision
+        }
         Some(_) => Fault::Statement,
     }
 }

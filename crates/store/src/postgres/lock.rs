@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::commit::{Commit, Guard};
+use domain::hash::Digest;
 use domain::id::{OperationId, RawId, WorkspaceId};
 use domain::record::{Aggregate, Record, Spec, Value};
 use domain::records::fence::Fence;
@@ -52,7 +53,7 @@ type AggregateKeys = BTreeSet<(&'static str, &'static str, String)>;
 
 /// Locks everything that the group will read or write.
 pub(crate) fn group(link: &mut Link, location: &PgLocation, commits: &[Commit]) -> Result<Locked> {
-    let operations = lock_operations(link, commits)?;
+    let operations = lock_operations(link, location, commits)?;
     let wanted = wanted_rows(location, commits);
     let mut rows: BTreeMap<RowKey, bool> = wanted.keys().map(|key| (*key, false)).collect();
     let mut aggregates = aggregates_after(location, commits);
@@ -76,12 +77,13 @@ pub(crate) fn heads(link: &mut Link, streams: &Streams, host: domain::id::HostId
 }
 
 /// The same operation may reach two nodes at once; the second waits here and then finds the first's outcome.
-fn lock_operations(link: &mut Link, commits: &[Commit]) -> Result<BTreeSet<OperationId>> {
-    let operations: BTreeSet<OperationId> = commits.iter().map(|commit| commit.operation_id).collect();
-    let ids: Vec<RawId> = operations.iter().map(OperationId::raw).collect();
-    let half = |id: &RawId, from: usize| {
-        let bytes = id.as_bytes();
-        i32::from_be_bytes([bytes[from], bytes[from + 1], bytes[from + 2], bytes[from + 3]])
+fn lock_operations(link: &mut Link, location: &PgLocation, commits: &[Commit]) -> Result<BTreeSet<OperationId>> {
+    let ids: BTreeSet<RawId> = commits.iter().map(|commit| commit.operation_id.raw()).collect();
+    let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
+    let schema = Digest::new("verger.postgres.operation.v1").text(&location.schema()).finish();
+    let half = |id: &[u8], from: usize| {
+        let byte = |at: usize| id[at] ^ schema.as_bytes()[at];
+        i32::from_be_bytes([byte(from), byte(from + 1), byte(from + 2), byte(from + 3)])
     };
     let mut keys: Vec<(i32, i32)> = ids.iter().map(|id| (half(id, 0), half(id, 4))).collect();
     keys.sort_unstable();
@@ -91,7 +93,6 @@ fn lock_operations(link: &mut Link, commits: &[Commit]) -> Result<BTreeSet<Opera
     link.query(sql, &[&high, &low])?;
     let sql = "SELECT operation FROM log WHERE operation = ANY($1) AND before = 0 \
                UNION SELECT operation FROM outcomes WHERE operation = ANY($1)";
-    let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
     let rows = link.query(sql, &[&ids])?;
     rows.iter().map(|row| read_id(row).map(OperationId::from_raw)).collect()
 }
@@ -130,7 +131,11 @@ fn lock_rows(
 ) -> Result<Vec<RawId>> {
     let counted = strength == Strength::Update && !spec.aggregates.is_empty();
     let named: String = if counted {
-        spec.columns.iter().map(|column| format!(", t.{}", quoted(column.name))).chain([", t.workspace, t.deleted".to_owned()]).collect()
+        spec.columns
+            .iter()
+            .map(|column| format!(", t.{}", quoted(column.name)))
+            .chain([", t.workspace, t.deleted".to_owned()])
+            .collect()
     } else {
         String::new()
     };

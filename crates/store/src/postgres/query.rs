@@ -35,7 +35,9 @@ impl Streams {
     pub(crate) fn dot(&self, position: i64) -> Result<Dot> {
         let (number, counter) = row::split_position(position);
         let stream = self.by_number.get(&number).filter(|_| counter > 0);
-        stream.map(|stream| Dot { stream: *stream, counter }).ok_or_else(|| Error::Unreadable(format!("place {position} in the log")))
+        stream
+            .map(|stream| Dot { stream: *stream, counter })
+            .ok_or_else(|| Error::Unreadable(format!("place {position} in the log")))
     }
 
     pub(crate) fn number(&self, stream: &StreamId) -> Option<i64> {
@@ -101,7 +103,8 @@ pub(crate) fn meta(link: &mut Link, key: &str) -> Result<Vec<u8>> {
 pub(crate) fn history(link: &mut Link) -> Result<HistoryId> {
     let domain = link.domain();
     let value = meta(link, "history")?;
-    let id = RawId::from_slice(&value).ok_or_else(|| Error::Damaged { domain, message: "meta `history` is not an id".to_owned() })?;
+    let id =
+        RawId::from_slice(&value).ok_or_else(|| Error::Damaged { domain, message: "meta `history` is not an id".to_owned() })?;
     Ok(HistoryId::from_raw(id))
 }
 
@@ -282,7 +285,9 @@ impl ToSql for Bound<'_> {
             Value::Integer(number) if *ty == Type::INT8 => number.to_sql(ty, out),
             Value::Text(text) if *ty == Type::TEXT => without_nul(text).to_sql(ty, out),
             Value::Bytes(bytes) if *ty == Type::BYTEA => bytes.to_sql(ty, out),
-            Value::Integer(_) | Value::Text(_) | Value::Bytes(_) => Err(format!("a column of type {ty} holds no such value").into()),
+            Value::Integer(_) | Value::Text(_) | Value::Bytes(_) => {
+                Err(format!("a column of type {ty} holds no such value").into())
+            }
         }
     }
 

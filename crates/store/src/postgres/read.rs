@@ -70,7 +70,7 @@ impl PostgresReader {
         {
             return Ok((link, streams, heads));
         }
-        let mut link = Link::open(&self.location, &format!("verger {} reader", self.location.domain))?;
+        let mut link = Link::open(&self.location, &format!("verger {} reader", self.location.schema_name()))?;
         let (streams, heads) = fix_moment(&mut link)?;
         Ok((link, streams, heads))
     }
@@ -254,15 +254,15 @@ impl<'a> Terms<'a> {
         }
     }
 
+    /// Inclusive from, exclusive to; whoever asks for a range does not ask for rows without a value.
     fn range(&mut self, name: &str, from: Option<&'a Value>, to: Option<&'a Value>) {
-        if let Some(value) = from {
-            let term = self.ordered(name, ">=", value);
-            self.all.push(term);
-        }
-        if let Some(value) = to {
-            // From a value on there is no NULL, and without that case the index bounds the walk on both sides.
-            let bounded = from.is_some_and(|from| *from != Value::Null) && *value != Value::Null;
-            let term = if bounded { self.compare(name, "<", value) } else { self.ordered(name, "<", value) };
+        for (bound, sign) in [(from, ">="), (to, "<")] {
+            let term = match bound {
+                None => continue,
+                Some(Value::Null) if sign == "<" => "false".to_owned(),
+                Some(Value::Null) => format!("t.{} IS NOT NULL", quoted(name)),
+                Some(value) => self.compare(name, sign, value),
+            };
             self.all.push(term);
         }
     }

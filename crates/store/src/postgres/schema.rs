@@ -135,7 +135,8 @@ fn project_kinds(link: &mut Link, location: &PgLocation) -> Result<()> {
 
 /// Table and indexes of a kind. The text is kept in `projections`, so it says when a declaration has changed.
 fn ddl(spec: &Spec) -> String {
-    let columns: String = spec.columns.iter().map(|column| format!(", {} {}", quoted(column.name), sql_type(column.value_type))).collect();
+    let columns: String =
+        spec.columns.iter().map(|column| format!(", {} {}", quoted(column.name), sql_type(column.value_type))).collect();
     let table = quoted(spec.table);
     let words = if spec.full_text.is_empty() { String::new() } else { format!(", {} TSVECTOR", text::COLUMN) };
     let mut sql = format!(
@@ -171,7 +172,8 @@ fn remake(link: &mut Link, spec: &'static Spec, ddl: &str) -> Result<()> {
     let (table, old) = (quoted(spec.table), quoted(&format!("{}__old", spec.table)));
     link.batch(&format!("ALTER TABLE {table} RENAME TO {old}"))?;
     // An index keeps its name when its table gets another, and the new one's would collide with it.
-    let indexes = "SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = to_regclass($1)";
+    let indexes =
+        "SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = to_regclass($1)";
     for row in link.query(indexes, &[&old])? {
         let name: String = get(&row, 0)?;
         link.batch(&format!("ALTER INDEX {} RENAME TO {}", quoted(&name), quoted(&format!("{name}__old"))))?;

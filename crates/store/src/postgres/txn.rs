@@ -23,8 +23,8 @@ pub(crate) struct PostgresTxn<'a> {
     streams: &'a Streams,
     location: &'a PgLocation,
     locked: Locked,
-    /// Rows made since the savepoint, which a rollback takes away again.
-    made: Vec<RowKey>,
+    /// Rows made since the savepoint, and whether they had existed before: what a rollback puts back.
+    made: Vec<(RowKey, bool)>,
 }
 
 impl<'a> PostgresTxn<'a> {
@@ -48,8 +48,8 @@ impl Txn for PostgresTxn<'_> {
     }
 
     fn rollback(&mut self) -> Result<()> {
-        for key in self.made.drain(..) {
-            self.locked.rows.insert(key, false);
+        for (key, existed) in self.made.drain(..).rev() {
+            self.locked.rows.insert(key, existed);
         }
         self.link.batch("ROLLBACK TO SAVEPOINT one; RELEASE SAVEPOINT one")
     }
@@ -75,8 +75,8 @@ impl Txn for PostgresTxn<'_> {
             return Err(self.made_elsewhere(row));
         }
         let key = (row.spec.table, row.id);
-        self.locked.rows.insert(key, true);
-        self.made.push(key);
+        let existed = self.locked.rows.insert(key, true).unwrap_or(false);
+        self.made.push((key, existed));
         Ok(())
     }
 
@@ -183,14 +183,11 @@ impl PostgresTxn<'_> {
             found.transpose()
         });
         match found {
-            Ok(found) => Error::VersionConflict {
-                kind: spec.kind,
-                prefix: spec.prefix,
-                id: row.id,
-                expected: None,
-                current: found.map(|(version, _)| version),
-                deleted: found.is_some_and(|(_, deleted)| deleted),
-            },
+            Ok(Some((version, deleted))) => {
+                let (kind, prefix, current) = (spec.kind, spec.prefix, Some(version));
+                Error::VersionConflict { kind, prefix, id: row.id, expected: None, current, deleted }
+            }
+            Ok(None) => self.link.collided(&format!("{} {} came and went", spec.kind, row.id)),
             Err(error) => error,
         }
     }
@@ -222,7 +219,8 @@ pub(crate) fn insert_row(link: &mut Link, streams: &Streams, row: &Row, columns:
 
 fn update_row(link: &mut Link, streams: &Streams, row: &Row, columns: &[Value]) -> Result<()> {
     let spec = row.spec;
-    let named: String = column_names(spec).iter().zip(8..).map(|(name, place)| format!(", {name} = {}", place_of(name, place))).collect();
+    let named: String =
+        column_names(spec).iter().zip(8..).map(|(name, place)| format!(", {name} = {}", place_of(name, place))).collect();
     let sql = format!(
         "UPDATE {} SET version = $2, workspace = $3, deleted = $4, pos = $5, state = $6, body = $7{named} WHERE id = $1",
         quoted(spec.table)

@@ -128,7 +128,8 @@ pub fn run(folder: &Path, long: &Location, size: Size, progress: &mut dyn FnMut(
 fn compare_commits(folder: &Path, env: &Env, size: Size, committers: usize) -> Result<CommitFigure> {
     let location = named(folder, Domain::Journal, &format!("verger-{committers}"));
     let baseline = Baseline::create(&named(folder, Domain::Journal, &format!("baseline-{committers}")), env)?;
-    let (writer, running) = actor::start(Box::new(Counting::new(SqliteStore::create(&location, HostId::from_raw(env.id()), env)?)))?;
+    let (writer, running) =
+        actor::start(Box::new(Counting::new(SqliteStore::create(&location, HostId::from_raw(env.id()), env)?)))?;
     let mut baseline_rates = Vec::new();
     let mut verger_rates = Vec::new();
     let mut baseline_cpu = Vec::new();
@@ -181,7 +182,10 @@ impl Store for Counting {
     fn reader(&self) -> std::sync::Arc<dyn crate::store::Reader> {
         self.0.reader()
     }
-    fn try_group(&mut self, group: &[Commit]) -> std::result::Result<Vec<Result<domain::commit::Committed>>, crate::store::GroupFailure> {
+    fn try_group(
+        &mut self,
+        group: &[Commit],
+    ) -> std::result::Result<Vec<Result<domain::commit::Committed>>, crate::store::GroupFailure> {
         GROUPS.fetch_add(1, Ordering::Relaxed);
         self.0.try_group(group)
     }
@@ -278,19 +282,30 @@ impl Baseline {
             let now = 1_800_000_000_000 + i64::try_from(number).unwrap_or(0);
             let note = note(number, BODY_BYTES, Timestamp::from_ms(now));
             let body = serde_json::to_string(&note).expect("a note is JSON");
-            connection.prepare_cached("INSERT INTO log VALUES (?1,0,0,'note',1,?2,?3,'put',1,NULL,'*',NULL,?4,?3,NULL,NULL,0,?5,?6,?6,NULL)")?.execute(
-                params![position, &hash[..16], id, &hash[..17], now, hash],
-            )?;
-            connection.prepare_cached("INSERT INTO bodies VALUES (?1,?2,?3,?4)")?.execute(params![position, &hash[..16], hash, body])?;
             connection
-                .prepare_cached("INSERT INTO notes(id,version,workspace,deleted,pos,state,body,updated_at) VALUES (?1,1,?2,0,?3,NULL,?4,?5)")?
+                .prepare_cached(
+                    "INSERT INTO log VALUES (?1,0,0,'note',1,?2,?3,'put',1,NULL,'*',NULL,?4,?3,NULL,NULL,0,?5,?6,?6,NULL)",
+                )?
+                .execute(params![position, &hash[..16], id, &hash[..17], now, hash])?;
+            connection.prepare_cached("INSERT INTO bodies VALUES (?1,?2,?3,?4)")?.execute(params![
+                position,
+                &hash[..16],
+                hash,
+                body
+            ])?;
+            connection
+                .prepare_cached(
+                    "INSERT INTO notes(id,version,workspace,deleted,pos,state,body,updated_at) VALUES (?1,1,?2,0,?3,NULL,?4,?5)",
+                )?
                 .execute(params![id, WorkspaceId::of_slug("home").raw().as_bytes(), position, body, now])?;
             let row = connection.last_insert_rowid();
             connection
                 .prepare_cached("INSERT INTO notes_text(rowid,title,text) VALUES (?1,?2,?3)")?
                 .execute(params![row, note.title, note.text])?;
             connection
-                .prepare_cached("INSERT INTO aggregates VALUES ('note','per_workspace','[]',1) ON CONFLICT DO UPDATE SET value = value + 1")?
+                .prepare_cached(
+                    "INSERT INTO aggregates VALUES ('note','per_workspace','[]',1) ON CONFLICT DO UPDATE SET value = value + 1",
+                )?
                 .execute([])?;
         }
         connection
@@ -338,8 +353,7 @@ fn fsync_p50(folder: &Path) -> Result<f64> {
 fn compare_appends(folder: &Path, long: &Location, env: &Env, size: Size, progress: &mut dyn FnMut(&str)) -> Result<AppendFigure> {
     const SHORT: u64 = 1_000;
     let mut long_store = SqliteStore::open(long, env)?;
-    let mut short_store =
-        SqliteStore::create(&named(folder, Domain::Agent, "short-thread"), HostId::from_raw(env.id()), env)?;
+    let mut short_store = SqliteStore::create(&named(folder, Domain::Agent, "short-thread"), HostId::from_raw(env.id()), env)?;
     fill(&mut short_store, "message", 0, SHORT, BODY_BYTES, &mut |_| {})?;
     fill(&mut long_store, "message", 0, size.messages, BODY_BYTES, &mut |done| progress(&format!("a thread of {done} messages")))?;
     let mut samples = [Vec::new(), Vec::new()];
@@ -388,7 +402,14 @@ fn bytes_per_body_byte(location: &Location, records: u64, body_bytes: usize) -> 
 }
 
 /// Commits records one by one, many to a transaction.
-fn fill(store: &mut SqliteStore, kind: &str, from: u64, count: u64, body_bytes: usize, progress: &mut dyn FnMut(u64)) -> Result<()> {
+fn fill(
+    store: &mut SqliteStore,
+    kind: &str,
+    from: u64,
+    count: u64,
+    body_bytes: usize,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
     const GROUP: u64 = 250;
     let mut number = from;
     let mut checkpointer = store.checkpointer()?;
@@ -445,8 +466,13 @@ fn message_commit(number: u64, body_bytes: usize, at: Timestamp) -> Result<Commi
     message.trigger_source_id = Some(words(number, body_bytes.saturating_sub(bare)));
     let body = message.to_body().map_err(|error| Error::InvalidCommit(error.to_string()))?;
     let workspace = WorkspaceId::of_slug("home");
-    let write =
-        Write { spec: Message::SPEC, id: id(&operation_id).raw(), workspace, expected: Expected::Absent, change: Change::Put(body) };
+    let write = Write {
+        spec: Message::SPEC,
+        id: id(&operation_id).raw(),
+        workspace,
+        expected: Expected::Absent,
+        change: Change::Put(body),
+    };
     let cause = Cause { run_key: Some(run_key), source_event: None, depth: 1 };
     Ok(commit(operation_id, Actor::Agent(agent), cause, write))
 }
@@ -475,8 +501,7 @@ fn note(number: u64, body_bytes: usize, at: Timestamp) -> Note {
 
 /// Text of an exact length: words from a few thousand, common ones often, as in people's notes.
 fn words(seed: u64, bytes: usize) -> String {
-    const SYLLABLES: [&str; 16] =
-        ["ba", "ke", "lo", "mi", "nu", "ra", "si", "to", "va", "we", "da", "fe", "go", "hi", "ju", "pa"];
+    const SYLLABLES: [&str; 16] = ["ba", "ke", "lo", "mi", "nu", "ra", "si", "to", "va", "we", "da", "fe", "go", "hi", "ju", "pa"];
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut text = String::with_capacity(bytes + 16);
     while text.len() < bytes {

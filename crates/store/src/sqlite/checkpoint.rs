@@ -1,6 +1,9 @@
 //! Checkpoints, on a connection of their own so that no commit waits for one.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 use domain::causality::Domain;
 use rusqlite::Connection;
@@ -10,16 +13,32 @@ use crate::sqlite::connect::{self, Access, failure};
 use crate::store::Maintenance;
 use crate::{Error, Result};
 
-/// LIMIT: bytes of commits between two checkpoints; SQLite's own default is a WAL of 4 MB.
-const CHECKPOINT_BYTES: usize = 4 << 20;
-/// LIMIT: a WAL that has grown to this is emptied even if the writer has to wait for it.
-const WAL_BYTES_MAX: u64 = 64 << 20;
+/// LIMIT: SQLite's own default: 4 MB of WAL between two checkpoints.
+const CHECKPOINT_PAGES: i32 = 1_000;
+/// LIMIT: how long the end of a checkpoint waits for a writer or a reader; it is tried again soon.
+const FINISH_WAIT: Duration = Duration::from_millis(20);
+
+/// The number of pages in the WAL, kept by the writer's connection.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WalPages(Arc<AtomicI32>);
+
+impl WalPages {
+    /// Has a writer's connection report every commit.
+    pub(crate) fn watch(&self, connection: &mut Connection, domain: Domain) -> Result<()> {
+        let pages = Arc::clone(&self.0);
+        let hook = move |_: &mut rusqlite::hooks::Wal, now: i32| {
+            pages.store(now, Ordering::Relaxed);
+            Ok(())
+        };
+        connection.wal_hook(Some(hook)).map_err(|error| failure(domain, &error))
+    }
+}
 
 /// Moves the WAL's pages into the database.
 pub struct Checkpointer {
     location: Location,
     connection: Connection,
-    pending_bytes: usize,
+    wal_pages: WalPages,
 }
 
 impl fmt::Debug for Checkpointer {
@@ -29,9 +48,9 @@ impl fmt::Debug for Checkpointer {
 }
 
 impl Checkpointer {
-    pub(crate) fn open(location: &Location) -> Result<Self> {
+    pub(crate) fn open(location: &Location, wal_pages: WalPages) -> Result<Self> {
         let connection = connect::open(location, Access::Write)?;
-        Ok(Self { location: location.clone(), connection, pending_bytes: 0 })
+        Ok(Self { location: location.clone(), connection, wal_pages })
     }
 
     /// Empties the WAL and cuts its file to nothing. Waits for readers, then for the writer.
@@ -49,25 +68,35 @@ impl Checkpointer {
 }
 
 pub(crate) fn truncate(connection: &Connection, domain: Domain) -> Result<()> {
-    let busy: i64 = connection
-        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
-        .map_err(|error| failure(domain, &error))?;
+    let busy: i64 =
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(|error| failure(domain, &error))?;
     if busy != 0 {
         return Err(Error::Storage { domain, message: "a reader kept the checkpoint from completing".to_owned() });
     }
     Ok(())
 }
 
+/// Makes the emptying of the WAL durable, and shows that the disk takes commits again.
+///
+/// Nothing syncs a WAL that was cut or deleted: after a power cut the old one could be back, with a commit in it that was answered as
+/// failed. A commit begins a new one, whose first sync ends that. It writes what is there already.
+pub(crate) fn begin_wal(connection: &Connection, domain: Domain) -> Result<()> {
+    let failed = |error: rusqlite::Error| failure(domain, &error);
+    let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+    connection.execute_batch(&format!("PRAGMA user_version={version}")).map_err(failed)
+}
+
 impl Maintenance for Checkpointer {
-    fn after_commits(&mut self, bytes: usize) {
-        self.pending_bytes += bytes;
-        if self.pending_bytes < CHECKPOINT_BYTES {
+    fn after_commits(&mut self) {
+        if self.wal_pages.0.load(Ordering::Relaxed) < CHECKPOINT_PAGES {
             return;
         }
-        self.pending_bytes = 0;
-        // A passive one never waits, but under constant writing it never quite finishes either.
-        let mode = if self.wal_bytes() > WAL_BYTES_MAX { "RESTART" } else { "PASSIVE" };
-        // A checkpoint that fails is tried again with the next commits; what is committed stays in the WAL.
-        self.connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(())).ok();
+        // The bulk without disturbing anybody, then the rest that was written meanwhile with the writer held for a moment: without that
+        // the WAL would never be quite empty under constant writing, and so never begin again. A checkpoint that fails is tried
+        // again with the next commits; what is committed stays in the WAL.
+        let checkpoint = |pragma: &str| self.connection.query_row(pragma, [], |_| Ok(()));
+        if checkpoint("PRAGMA wal_checkpoint(PASSIVE)").is_ok() && self.connection.busy_timeout(FINISH_WAIT).is_ok() {
+            checkpoint("PRAGMA wal_checkpoint(FULL)").ok();
+        }
     }
 }

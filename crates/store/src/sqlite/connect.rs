@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use domain::causality::Domain;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::platform;
@@ -33,12 +34,32 @@ pub(crate) fn open(location: &Location, access: Access) -> Result<Connection> {
     };
     let connection = connect(location, flags)?;
     let failed = |error: rusqlite::Error| failure(location.domain, &error);
+    if access == Access::Read
+        && let Some(unchanging) = on_unwritable_media(location, &connection)?
+    {
+        return Ok(unchanging);
+    }
     if access == Access::Write {
         // The checkpointer decides when; an automatic one would stall whoever commits.
         let pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=0;";
         connection.execute_batch(pragmas).map_err(failed)?;
     }
     Ok(connection)
+}
+
+/// Reading a WAL database needs a place for its shared memory. Where nothing can be written and no WAL is waiting, the file cannot
+/// change under us either, and is read as it is.
+fn on_unwritable_media(location: &Location, connection: &Connection) -> Result<Option<Connection>> {
+    let probed = connection.query_row("PRAGMA schema_version", [], |_| Ok(()));
+    let refused = probed.is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::CannotOpen));
+    let mut wal = location.path.clone().into_os_string();
+    wal.push("-wal");
+    let (true, Some(path), false) = (refused, location.path.to_str(), std::path::Path::new(&wal).exists()) else {
+        return Ok(None);
+    };
+    let escaped = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let unchanging = Location { path: format!("file:{escaped}?immutable=1").into(), ..location.clone() };
+    connect(&unchanging, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI).map(Some)
 }
 
 /// Makes a file that only its owner can read; one that exists is refused.
@@ -66,7 +87,9 @@ fn connect(location: &Location, flags: OpenFlags) -> Result<Connection> {
     let connection = opened.map_err(failed)?;
     connection.busy_timeout(Duration::from_millis(BUSY_MS_MAX)).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    connection.execute_batch("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;").map_err(failed)?;
+    // Plans must not depend on the values bound: it costs a new plan at every look-up, and repeats would differ.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
+    connection.execute_batch("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY;").map_err(failed)?;
     Ok(connection)
 }
 

@@ -46,14 +46,15 @@ impl Streams {
 
     pub(crate) fn position(&self, dot: &Dot) -> Result<i64> {
         let number = self.numbers.get(&dot.stream);
-        let number = number.filter(|_| dot.counter <= row::COUNTER_MAX);
-        number.map(|number| row::position(*number, dot.counter)).ok_or_else(|| Error::Unreadable(crate::error::place(dot)))
+        number.and_then(|number| row::position(*number, dot.counter)).ok_or_else(|| Error::Unreadable(crate::error::place(dot)))
     }
 
     pub(crate) fn dot(&self, position: i64) -> Result<Dot> {
         let (number, counter) = row::split_position(position);
         let stream = self.by_number.get(&number).filter(|_| counter > 0);
-        stream.map(|stream| Dot { stream: *stream, counter }).ok_or_else(|| Error::Unreadable(format!("place {position} in the log")))
+        stream
+            .map(|stream| Dot { stream: *stream, counter })
+            .ok_or_else(|| Error::Unreadable(format!("place {position} in the log")))
     }
 
     pub(crate) fn number(&self, stream: &StreamId) -> Option<i64> {
@@ -99,7 +100,9 @@ pub(crate) struct Queries<'a> {
 /// The columns that every record table has, from alias `t`; an immutable kind's body is beside the log.
 pub(crate) fn row_columns(spec: &Spec) -> &'static str {
     if spec.immutable {
-        "t.id, t.version, t.workspace, t.deleted, t.pos, t.state, (SELECT body FROM bodies WHERE bodies.pos = t.pos)"
+        // An erased row's place in the log holds the list of what was erased, which is not a body of the record.
+        "t.id, t.version, t.workspace, t.deleted, t.pos, t.state, \
+         CASE t.deleted WHEN 0 THEN (SELECT body FROM bodies WHERE bodies.pos = t.pos) END"
     } else {
         "t.id, t.version, t.workspace, t.deleted, t.pos, t.state, t.body"
     }
@@ -272,7 +275,8 @@ fn salt_of(bytes: &[u8]) -> Option<Salt> {
 
 pub(crate) fn heads(connection: &Connection, domain: Domain, streams: &Streams) -> Result<Vec<Head>> {
     let failed = |error: rusqlite::Error| failure(domain, &error);
-    let mut statement = connection.prepare_cached("SELECT stream, counter, chain, at FROM log_head ORDER BY stream").map_err(failed)?;
+    let mut statement =
+        connection.prepare_cached("SELECT stream, counter, chain, at FROM log_head ORDER BY stream").map_err(failed)?;
     let mut rows = statement.query([]).map_err(failed)?;
     let mut heads = Vec::new();
     while let Some(row) = rows.next().map_err(failed)? {

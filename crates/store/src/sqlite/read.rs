@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use crate::env::Env;
 use crate::sqlite::connect::{self, Access, failure};
 use crate::sqlite::query::{self, Queries, Streams};
-use crate::sqlite::{Location, scan, schema, text};
+use crate::sqlite::{Location, projection, scan, schema, text};
 use crate::store::{Logged, Page, Reader, Row, Scan, Snapshot, Stored, own_streams};
 use crate::{Error, Result};
 
@@ -53,6 +53,14 @@ impl SqliteReader {
     pub fn open(location: &Location, env: &Env) -> Result<Self> {
         schema::check_version(location)?;
         Ok(Self::new(location.clone(), env.clone()))
+    }
+
+    /// Whether the file's tables are those that this build reads. The log can be read either way.
+    pub fn check_tables(&self) -> Result<()> {
+        let snapshot = self.snapshot()?;
+        let queries = snapshot.queries()?;
+        schema::check_not_older(queries.connection, queries.domain)?;
+        projection::check(queries.connection, &self.location)
     }
 
     /// Drops connections that nobody uses: after an fsync error none of them is trusted.
@@ -110,11 +118,10 @@ impl Reader for SqliteReader {
         text::search(&snapshot.queries()?, spec, workspace, words, limit)
     }
 
-    /// Table by table, so that no snapshot gets old.
+    /// Table by table, so that no snapshot gets old. Record tables are left out: a rebuild must stay possible when one is damaged.
     fn check(&self) -> Result<()> {
         let domain = self.location.domain;
-        let fixed = schema::TABLES.iter().copied();
-        for table in fixed.chain(self.location.kinds.iter().map(|spec| spec.table)) {
+        for table in schema::KEPT_TABLES {
             let snapshot = self.snapshot()?;
             let found: String = snapshot
                 .connection()?

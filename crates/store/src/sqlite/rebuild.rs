@@ -11,13 +11,13 @@ use domain::commit::{Change, Write};
 use domain::entry::{Entry, Op};
 use domain::hash;
 use domain::id::RawId;
-use domain::record::{Body, Class, Spec, Value};
+use domain::record::{Body, Class, Spec};
 
 use crate::apply::{columns_of, contribution, next_row};
 use crate::row::write_group;
 use crate::sqlite::connect::failure;
 use crate::sqlite::query::Queries;
-use crate::sqlite::{SqliteStore, schema, text, txn};
+use crate::sqlite::{SqliteStore, projection, text, txn};
 use crate::store::{Row, Store, Stored};
 use crate::{Error, Result};
 
@@ -36,13 +36,17 @@ pub struct Report {
     pub differing_aggregates: u64,
     /// The first of them, in words.
     pub differences: Vec<String>,
-    /// Rows whose body an erase took, as it should be.
+    /// Hash-logged rows: checked against their hash and kept.
     pub kept_rows: u64,
 }
 
 impl Report {
     fn differs(&mut self, what: String) {
         self.differing_rows += 1;
+        self.list(what);
+    }
+
+    fn list(&mut self, what: String) {
         if self.differences.len() < DIFFERENCES_MAX {
             self.differences.push(what);
         }
@@ -59,23 +63,26 @@ pub fn run(store: &mut SqliteStore, progress: &mut dyn FnMut(u64)) -> Result<Rep
     let failed = |error: rusqlite::Error| failure(domain, &error);
     for spec in &rebuilt {
         let beside = beside(spec);
-        connection.execute_batch(&format!("DROP TABLE IF EXISTS {beside}; {}", schema::table_ddl(spec, &beside))).map_err(failed)?;
+        connection
+            .execute_batch(&format!("DROP TABLE IF EXISTS {beside}; {}", projection::table_ddl(spec, &beside)))
+            .map_err(failed)?;
     }
     replay(store, &rebuilt, &mut report, progress)?;
     let transaction = connection.unchecked_transaction().map_err(failed)?;
     for spec in &rebuilt {
-        compare(store, spec, &mut report)?;
+        // A table that cannot be read is replaced like any other.
+        if let Err(error) = compare(store, spec, &mut report) {
+            report.differs(format!("the table of every {} could not be read: {error}", spec.kind));
+        }
         transaction
             .execute_batch(&format!(
                 "DROP TABLE {table}; ALTER TABLE {} RENAME TO {table}; {}",
                 beside(spec),
-                schema::index_ddl(spec),
+                projection::index_ddl(spec),
                 table = spec.table
             ))
             .map_err(failed)?;
-        if !spec.full_text.is_empty() {
-            text::make(&transaction, domain, spec)?;
-        }
+        text::make(&transaction, domain, spec)?;
     }
     check_hash_logged(store, &kinds, &mut report)?;
     replace_aggregates(store, &kinds, &mut report)?;
@@ -163,7 +170,9 @@ fn compare(store: &SqliteStore, spec: &'static Spec, report: &mut Report) -> Res
     let count = |sql: String| connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).map_err(failed);
     report.rows += count(format!("SELECT count(*) FROM {}", beside(spec)))?.unsigned_abs();
     let mut differing: BTreeMap<Vec<u8>, &'static str> = BTreeMap::new();
-    for (from, not_in, what) in [(spec.table.to_owned(), beside(spec), "was in the table"), (beside(spec), spec.table.to_owned(), "is in the log")] {
+    for (from, not_in, what) in
+        [(spec.table.to_owned(), beside(spec), "was in the table"), (beside(spec), spec.table.to_owned(), "is in the log")]
+    {
         let sql = format!("SELECT id FROM (SELECT {shape} FROM {from} EXCEPT SELECT {shape} FROM {not_in})");
         let mut statement = connection.prepare(&sql).map_err(failed)?;
         let mut rows = statement.query([]).map_err(failed)?;
@@ -195,10 +204,14 @@ fn check_hash_logged(store: &SqliteStore, kinds: &[&'static Spec], report: &mut 
                 return Ok(());
             };
             let entry = queries.entries(&dot.stream, dot.counter - 1, 1)?.pop();
-            let fits = entry.is_some_and(|(logged, stored)| match (&row.body, logged.entry.body_hash, stored.salt) {
-                (Some(body), Some(expected), Some(salt)) => hash::salted(&salt, body.as_bytes()) == expected,
-                (None, _, _) => row.deleted,
-                _ => false,
+            let fits = entry.is_some_and(|(logged, stored)| {
+                let entry = &logged.entry;
+                let body = match (&row.body, entry.body_hash, stored.salt) {
+                    (Some(body), Some(expected), Some(salt)) => hash::salted(&salt, body.as_bytes()) == expected && !row.deleted,
+                    (None, _, _) => row.deleted && entry.op != Op::Put,
+                    _ => false,
+                };
+                body && entry.dot == dot && row.is_of(entry)
             });
             if !fits {
                 report.differs(format!("{} {} is not what its hash in the log says", spec.kind, row.id.with_prefix(spec.prefix)));
@@ -210,42 +223,52 @@ fn check_hash_logged(store: &SqliteStore, kinds: &[&'static Spec], report: &mut 
 }
 
 fn replace_aggregates(store: &SqliteStore, kinds: &[&'static Spec], report: &mut Report) -> Result<()> {
-    let (connection, domain) = (store.writer()?, store.domain());
-    let failed = |error: rusqlite::Error| failure(domain, &error);
-    let queries = Queries { connection, streams: &store.streams, domain };
+    let queries = Queries { connection: store.writer()?, streams: &store.streams, domain: store.domain() };
     for spec in kinds.iter().copied() {
-        for aggregate in spec.aggregates {
-            let mut counted: BTreeMap<Vec<Value>, i64> = BTreeMap::new();
-            queries.each_row(spec, spec.table, |row| {
-                let Some(body) = row.parsed_body()?.filter(|_| !row.deleted) else { return Ok(()) };
-                let (group, amount) = contribution(spec, aggregate, &row, &body)?;
-                *counted.entry(group).or_insert(0) += amount;
-                Ok(())
-            })?;
-            let counted: BTreeMap<String, i64> = counted.iter().map(|(group, value)| (write_group(group), *value)).collect();
-            let mut statement =
-                connection.prepare("SELECT members, value FROM aggregates WHERE kind = ?1 AND name = ?2 AND value <> 0").map_err(failed)?;
-            let stored = statement
-                .query_map([spec.kind, aggregate.name], |row| Ok((row.get(0)?, row.get(1)?)))
-                .and_then(Iterator::collect::<rusqlite::Result<BTreeMap<String, i64>>>)
-                .map_err(failed)?;
-            let counted: BTreeMap<_, _> = counted.into_iter().filter(|(_, value)| *value != 0).collect();
-            if stored != counted {
-                report.differing_aggregates += 1;
-                report.differences.push(format!("{} of {} was {stored:?}, is {counted:?}", aggregate.name, spec.kind));
-            }
-            connection
-                .execute("DELETE FROM aggregates WHERE kind = ?1 AND name = ?2", [spec.kind, aggregate.name])
-                .map_err(failed)?;
-            for (members, value) in counted {
-                connection
-                    .execute(
-                        "INSERT INTO aggregates VALUES (?1, ?2, ?3, ?4)",
-                        rusqlite::params![spec.kind, aggregate.name, members, value],
-                    )
-                    .map_err(failed)?;
-            }
+        for difference in recount(&queries, spec)? {
+            report.differing_aggregates += 1;
+            report.list(difference);
         }
     }
     Ok(())
+}
+
+/// Counts a kind's aggregates anew from its table; says where the stored ones were wrong.
+pub(crate) fn recount(queries: &Queries<'_>, spec: &'static Spec) -> Result<Vec<String>> {
+    let Queries { connection, domain, .. } = *queries;
+    let failed = |error: rusqlite::Error| failure(domain, &error);
+    let mut differences = Vec::new();
+    let mut counted: BTreeMap<(&str, String), i64> = BTreeMap::new();
+    queries.each_row(spec, spec.table, |row| {
+        let Some(body) = row.parsed_body()?.filter(|_| !row.deleted) else { return Ok(()) };
+        for aggregate in spec.aggregates {
+            let (group, amount) = contribution(spec, aggregate, &row, &body)?;
+            *counted.entry((aggregate.name, write_group(&group))).or_insert(0) += amount;
+        }
+        Ok(())
+    })?;
+    let mut statement =
+        connection.prepare("SELECT name, members, value FROM aggregates WHERE kind = ?1 AND value <> 0").map_err(failed)?;
+    let stored = statement
+        .query_map([spec.kind], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))
+        .and_then(Iterator::collect::<rusqlite::Result<BTreeMap<(String, String), i64>>>)
+        .map_err(failed)?;
+    counted.retain(|_, value| *value != 0);
+    for ((name, members), value) in &counted {
+        let found = stored.get(&((*name).to_owned(), members.clone())).copied().unwrap_or(0);
+        if found != *value {
+            differences.push(format!("{name} of {} for {members} was {found}, is {value}", spec.kind));
+        }
+    }
+    for ((name, members), value) in &stored {
+        if !counted.contains_key(&(name.as_str(), members.clone())) {
+            differences.push(format!("{name} of {} for {members} was {value}, is 0", spec.kind));
+        }
+    }
+    connection.execute("DELETE FROM aggregates WHERE kind = ?1", [spec.kind]).map_err(failed)?;
+    for ((name, members), value) in counted {
+        let values = rusqlite::params![spec.kind, name, members, value];
+        connection.execute("INSERT INTO aggregates VALUES (?1, ?2, ?3, ?4)", values).map_err(failed)?;
+    }
+    Ok(differences)
 }

@@ -199,7 +199,11 @@ mod tests {
             let unbound = vec![rusqlite::types::Null; statement.parameter_count()];
             let steps = statement.query_map(params_from_iter(unbound), |row| row.get::<_, String>(3)).unwrap();
             let steps: Vec<String> = steps.collect::<rusqlite::Result<_>>().unwrap();
-            steps.into_iter().filter(|step| !step.starts_with("CORRELATED") && !step.contains("bodies")).collect::<Vec<_>>().join("; ")
+            steps
+                .into_iter()
+                .filter(|step| !step.starts_with("CORRELATED") && !step.contains("bodies"))
+                .collect::<Vec<_>>()
+                .join("; ")
         };
         stretches(scan, columns).iter().map(plan).collect()
     }
@@ -233,14 +237,8 @@ mod tests {
             let bounds = (Some(Value::Integer(1)), Some(Value::Integer(9)));
             Scan { from: bounds.0, to: bounds.1, ..note_scan(direction, after()) }
         };
-        assert_eq!(
-            plans(&store, &ranged(Direction::Forward))[1..],
-            [search("workspace=? AND updated_at>? AND updated_at<?")]
-        );
-        assert_eq!(
-            plans(&store, &ranged(Direction::Backward))[1..],
-            [search("workspace=? AND updated_at>? AND updated_at<?")]
-        );
+        assert_eq!(plans(&store, &ranged(Direction::Forward))[1..], [search("workspace=? AND updated_at>? AND updated_at<?")]);
+        assert_eq!(plans(&store, &ranged(Direction::Backward))[1..], [search("workspace=? AND updated_at>? AND updated_at<?")]);
     }
 
     #[test]
@@ -255,8 +253,12 @@ mod tests {
                         for direction in [Direction::Forward, Direction::Backward] {
                             let values = vec![Value::Integer(3); index.columns.len()];
                             let after = PageKey { values: values.clone(), id: id(3) };
-                            let scan =
-                                Scan { prefix: values[..width].to_vec(), direction, after: Some(after), ..Scan::new(spec, index.name) };
+                            let scan = Scan {
+                                prefix: values[..width].to_vec(),
+                                direction,
+                                after: Some(after),
+                                ..Scan::new(spec, index.name)
+                            };
                             for plan in plans(&store, &scan) {
                                 let seeks = plan.starts_with(&format!("SEARCH t USING INDEX {}_{} (", spec.table, index.name));
                                 assert!(seeks && !plan.contains("TEMP B-TREE"), "{} {}: {plan}", spec.kind, index.name);
@@ -273,7 +275,12 @@ mod tests {
     #[test]
     fn what_follows_a_key_is_its_group_then_the_groups_around_it() {
         let key = PageKey { values: vec![Value::Integer(1), Value::Null], id: id(2) };
-        let scan = |direction| Scan { prefix: vec![Value::Integer(1)], direction, after: Some(key.clone()), ..Scan::new(Message::SPEC, "by_thread") };
+        let scan = |direction| Scan {
+            prefix: vec![Value::Integer(1)],
+            direction,
+            after: Some(key.clone()),
+            ..Scan::new(Message::SPEC, "by_thread")
+        };
         let columns = &["thread_id", "created_at"];
         let from = |equal: Vec<Value>, sign, value| Stretch { equal, next: Next::Between { from: Some((sign, value)), to: None } };
         assert_eq!(
@@ -289,7 +296,10 @@ mod tests {
         let mut writes = Vec::new();
         for number in 0..90u8 {
             let mut fields = serde_json::Map::new();
-            for (name, step, value) in [("from_id", 5, RawId::from_bytes([number % 3; 16]).with_prefix("note")), ("relation", 7, format!("r{}", number % 2))] {
+            for (name, step, value) in [
+                ("from_id", 5, RawId::from_bytes([number % 3; 16]).with_prefix("note")),
+                ("relation", 7, format!("r{}", number % 2)),
+            ] {
                 if number % step != 0 {
                     fields.insert(name.to_owned(), value.into());
                 }
@@ -299,12 +309,22 @@ mod tests {
                 fields.insert("created_at".to_owned(), Timestamp::from_ms(i64::from(number % 6)).to_string().into());
             }
             let change = Change::Put(Body::from_fields(fields).unwrap());
-            writes.push(Write { spec: Link::SPEC, id: id(number), workspace: WorkspaceId::NONE, expected: Expected::Absent, change });
+            writes.push(Write {
+                spec: Link::SPEC,
+                id: id(number),
+                workspace: WorkspaceId::NONE,
+                expected: Expected::Absent,
+                change,
+            });
         }
         let actor = Actor::Person(PersonId::from_raw(id(1)));
         let operation_id = OperationId::from_raw(id(1));
         let (cause, guards, witnesses) = (Cause::default(), Vec::new(), Vec::new());
-        store.apply_group(&[Commit { operation_id, request: "{}".to_owned(), actor, cause, guards, writes, witnesses }]).pop().unwrap().unwrap();
+        store
+            .apply_group(&[Commit { operation_id, request: "{}".to_owned(), actor, cause, guards, writes, witnesses }])
+            .pop()
+            .unwrap()
+            .unwrap();
     }
 
     fn walk(store: &dyn Store, mut scan: Scan<'_>) -> Vec<RawId> {

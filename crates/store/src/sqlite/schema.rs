@@ -1,19 +1,15 @@
-//! The file's tables: the fixed ones by numbered migrations, the records' by their declarations.
-//!
-//! A migration's text never changes once released. A record's table is made from its declaration; when the declaration changes, the
-//! table is made anew from the rows themselves (columns are copies of body fields), so a new record or index needs no migration.
+//! The file's fixed tables, by numbered migrations. A migration's text never changes once released.
 
 use std::path::PathBuf;
 
 use domain::causality::Domain;
 use domain::id::{HistoryId, HostId, RawId};
-use domain::record::{Spec, ValueType};
 use domain::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::platform;
+use crate::sqlite::Location;
 use crate::sqlite::connect::{self, APPLICATION_ID, Access, failure};
-use crate::sqlite::query::{Queries, Streams};
-use crate::sqlite::{Location, text, txn};
 use crate::store::own_streams;
 use crate::{Error, Result};
 
@@ -27,9 +23,8 @@ pub struct Migration {
 /// Every step, in order. The first makes a new file.
 pub const MIGRATIONS: &[Migration] = &[Migration { to: 1, sql: include_str!("migrations/0001.sql") }];
 
-/// The fixed tables.
-pub(crate) const TABLES: &[&str] =
-    &["meta", "streams", "log", "bodies", "log_head", "witnesses", "outcomes", "aggregates", "projections"];
+/// The tables that no rebuild can make again.
+pub(crate) const KEPT_TABLES: &[&str] = &["meta", "streams", "log", "bodies", "log_head", "witnesses", "outcomes"];
 
 /// The schema that this build writes.
 pub const SCHEMA_VERSION: u32 = MIGRATIONS[MIGRATIONS.len() - 1].to;
@@ -79,13 +74,37 @@ pub(crate) fn check_version(location: &Location) -> Result<()> {
         return Err(Error::Damaged { domain, message: "the file is not a Verger database".to_owned() });
     }
     let found = u32::try_from(found).unwrap_or(u32::MAX);
+    if found == 0 {
+        return Err(Error::Damaged { domain, message: "the file has no schema version".to_owned() });
+    }
     if found > SCHEMA_VERSION {
         return Err(Error::SchemaNewer { domain, found, known: SCHEMA_VERSION });
+    }
+    let page_bytes = pragma("page_size").map_err(failed)?.unsigned_abs();
+    if location.vfs.is_none() && ends_within_a_page(location, page_bytes) {
+        return Err(Error::Damaged { domain, message: "the file was cut short".to_owned() });
     }
     let stored: Vec<u8> = meta(&connection, domain, "domain")?;
     if stored != domain.as_str().as_bytes() {
         let stored = String::from_utf8_lossy(&stored).into_owned();
         return Err(Error::Damaged { domain, message: format!("the file holds the {stored} domain") });
+    }
+    Ok(())
+}
+
+/// SQLite would read the missing end of a last page as zeros. While there is a WAL, that has the page whole.
+fn ends_within_a_page(location: &Location, page_bytes: u64) -> bool {
+    let bytes_of = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let mut wal = location.path.clone().into_os_string();
+    wal.push("-wal");
+    bytes_of(wal.as_ref()) == 0 && !bytes_of(&location.path).is_multiple_of(page_bytes.max(1))
+}
+
+/// A reader brings no file up to date.
+pub(crate) fn check_not_older(connection: &Connection, domain: Domain) -> Result<()> {
+    let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(|error| failure(domain, &error))?;
+    if found < SCHEMA_VERSION {
+        return Err(Error::SchemaOlder { domain, what: format!("its schema is {found}, not {SCHEMA_VERSION}") });
     }
     Ok(())
 }
@@ -99,15 +118,7 @@ pub(crate) fn migrate(connection: &Connection, location: &Location, migrations: 
     if steps.is_empty() {
         return Ok(());
     }
-    let backup = backup_path(location, found);
-    if !backup.exists() {
-        // Written under another name first: a copy that a crash cut short must not pass for one.
-        let partial = backup.with_extension("partial");
-        std::fs::remove_file(&partial).ok();
-        connection.execute("VACUUM INTO ?1", [partial.display().to_string()]).map_err(failed)?;
-        std::fs::rename(&partial, &backup)
-            .map_err(|error| Error::Storage { domain, message: format!("{}: {error}", backup.display()) })?;
-    }
+    back_up(connection, location, found)?;
     for step in steps {
         let transaction = connection.unchecked_transaction().map_err(failed)?;
         transaction.execute_batch(step.sql).map_err(failed)?;
@@ -117,97 +128,29 @@ pub(crate) fn migrate(connection: &Connection, location: &Location, migrations: 
     Ok(())
 }
 
+/// Copies the file beside itself, once for each schema it was found with.
+fn back_up(connection: &Connection, location: &Location, found: u32) -> Result<()> {
+    let domain = location.domain;
+    let backup = backup_path(location, found);
+    if backup.exists() {
+        return Ok(());
+    }
+    let failed = |error: std::io::Error| Error::Storage { domain, message: format!("{}: {error}", backup.display()) };
+    // Written under another name first: a copy that a crash cut short must not pass for one.
+    let partial = backup.with_extension("partial");
+    match std::fs::remove_file(&partial) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    // SQLite fills an empty file, and would make one that everybody can read.
+    platform::create_private_file(&partial).map_err(failed)?;
+    connection.execute("VACUUM INTO ?1", [partial.display().to_string()]).map_err(|error| failure(domain, &error))?;
+    platform::publish_file(&partial, &backup).map_err(failed)
+}
+
 /// The copy that a migration leaves: `journal.before-schema-2.sqlite`, say.
 pub(crate) fn backup_path(location: &Location, found: u32) -> PathBuf {
     location.path.with_extension(format!("before-schema-{}.sqlite", found + 1))
-}
-
-/// Makes the tables of kinds that are new or whose declaration changed.
-pub(crate) fn project_kinds(connection: &Connection, location: &Location) -> Result<()> {
-    let domain = location.domain;
-    let failed = |error: rusqlite::Error| failure(domain, &error);
-    for spec in location.kinds.iter().copied() {
-        let wanted = ddl(spec, spec.table);
-        let made: Option<String> = connection
-            .query_row("SELECT ddl FROM projections WHERE name = ?1", [spec.table], |row| row.get(0))
-            .optional()
-            .map_err(failed)?;
-        if made.as_deref() == Some(wanted.as_str()) {
-            continue;
-        }
-        let transaction = connection.unchecked_transaction().map_err(failed)?;
-        match made {
-            None => transaction.execute_batch(&wanted).map_err(failed)?,
-            Some(_) => remake(&transaction, domain, spec)?,
-        }
-        if !spec.full_text.is_empty() {
-            text::make(&transaction, domain, spec)?;
-        }
-        transaction
-            .execute("INSERT OR REPLACE INTO projections(name, ddl) VALUES (?1, ?2)", [spec.table, wanted.as_str()])
-            .map_err(failed)?;
-        transaction.commit().map_err(failed)?;
-    }
-    Ok(())
-}
-
-/// Table and indexes of a kind. The text is kept in `projections`, so it says when a declaration has changed.
-pub(crate) fn ddl(spec: &Spec, table: &str) -> String {
-    let mut sql = table_ddl(spec, table);
-    sql.push_str(&index_ddl(spec));
-    sql
-}
-
-pub(crate) fn table_ddl(spec: &Spec, table: &str) -> String {
-    let columns: String = spec.columns.iter().map(|column| format!(", {} {}", column.name, sql_type(column.value_type))).collect();
-    format!(
-        "CREATE TABLE {table}(n INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, version INTEGER NOT NULL, workspace BLOB NOT NULL, \
-         deleted INTEGER NOT NULL, pos INTEGER, state TEXT{columns}, body TEXT) STRICT;\n"
-    )
-}
-
-pub(crate) fn index_ddl(spec: &Spec) -> String {
-    let index = |index: &domain::record::Index| {
-        let unique = if index.unique { "UNIQUE " } else { "" };
-        // A unique index must not end with the id, or it would never be hit.
-        let tail = if index.unique { "" } else { ", id" };
-        let columns = index.columns.join(", ");
-        format!("CREATE {unique}INDEX {}_{} ON {}({columns}{tail}) WHERE deleted = 0;\n", spec.table, index.name, spec.table)
-    };
-    spec.indexes.iter().map(index).collect()
-}
-
-const fn sql_type(value_type: ValueType) -> &'static str {
-    match value_type {
-        ValueType::Text => "TEXT",
-        ValueType::Integer | ValueType::Boolean | ValueType::Time => "INTEGER",
-        ValueType::Id | ValueType::Digest => "BLOB",
-    }
-}
-
-/// Makes a table anew from its own rows.
-fn remake(connection: &Connection, domain: Domain, spec: &'static Spec) -> Result<()> {
-    let failed = |error: rusqlite::Error| failure(domain, &error);
-    let streams = Streams::load(connection, domain)?;
-    let old = format!("{}__old", spec.table);
-    connection.execute_batch(&format!("ALTER TABLE {} RENAME TO {old}", spec.table)).map_err(failed)?;
-    let dropped: Vec<String> = {
-        let mut names = connection
-            .prepare("SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?1 AND sql IS NOT NULL")
-            .map_err(failed)?;
-        let names = names.query_map([&old], |row| row.get(0)).map_err(failed)?.collect::<std::result::Result<_, _>>();
-        names.map_err(failed)?
-    };
-    for name in dropped {
-        connection.execute_batch(&format!("DROP INDEX {name}")).map_err(failed)?;
-    }
-    connection.execute_batch(&ddl(spec, spec.table)).map_err(failed)?;
-    let queries = Queries { connection, streams: &streams, domain };
-    queries.each_row(spec, &old, |row| {
-        let columns = crate::apply::columns_of(spec, row.parsed_body()?.as_ref())?;
-        txn::insert_row(connection, &streams, domain, spec.table, &row, &columns)
-    })?;
-    connection.execute_batch(&format!("DROP TABLE {old}")).map_err(failed)
 }
 
 pub(crate) fn own_host(connection: &Connection, domain: Domain) -> Result<HostId> {
@@ -229,4 +172,133 @@ fn meta(connection: &Connection, domain: Domain, key: &str) -> Result<Vec<u8>> {
         .optional()
         .map_err(|error| failure(domain, &error))?;
     value.ok_or_else(|| Error::Damaged { domain, message: format!("meta `{key}` is missing") })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use domain::commit::{Cause, Change, Commit, Expected, Write};
+    use domain::entry::Actor;
+    use domain::id::{OperationId, WorkspaceId};
+    use domain::record::{Body, Record};
+    use domain::records::note::Note;
+
+    use super::*;
+    use crate::env::Env;
+    use crate::sqlite::SqliteStore;
+    use crate::store::Store;
+
+    const SECOND: Migration = Migration { to: 2, sql: "CREATE TABLE second(a INTEGER); INSERT INTO second VALUES (2)" };
+    const THIRD: Migration = Migration { to: 3, sql: "ALTER TABLE second ADD COLUMN b TEXT; UPDATE second SET b = 'third'" };
+    const BROKEN: Migration = Migration { to: 3, sql: "INSERT INTO second VALUES (3); INSERT INTO nowhere VALUES (3)" };
+
+    /// A journal with one note in it, and the connection that migrates it.
+    fn journal(folder: &std::path::Path) -> (Location, Connection) {
+        let location = Location::in_folder(folder, Domain::Journal);
+        let host = HostId::from_raw(RawId::from_bytes([1; 16]));
+        let mut store = SqliteStore::create(&location, host, &Env::seeded(1)).unwrap();
+        let change = Change::Put(Body::parse(r#"{"text":"kept"}"#).unwrap());
+        let write = Write {
+            spec: Note::SPEC,
+            id: RawId::from_bytes([2; 16]),
+            workspace: WorkspaceId::NONE,
+            expected: Expected::Absent,
+            change,
+        };
+        let commit = Commit {
+            operation_id: OperationId::from_raw(RawId::from_bytes([3; 16])),
+            request: "{}".to_owned(),
+            actor: Actor::System,
+            cause: Cause::default(),
+            guards: Vec::new(),
+            writes: vec![write],
+            witnesses: Vec::new(),
+        };
+        store.apply_group(&[commit]).pop().unwrap().unwrap();
+        drop(store);
+        let connection = connect::open(&location, Access::Write).unwrap();
+        (location, connection)
+    }
+
+    fn version(connection: &Connection) -> u32 {
+        connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap()
+    }
+
+    fn holds(connection: &Connection, table: &str) -> bool {
+        connection.query_row("SELECT count(*) FROM sqlite_schema WHERE name = ?1", [table], |row| row.get::<_, i64>(0)).unwrap()
+            == 1
+    }
+
+    /// A backup is a whole database of the schema before, for its owner only.
+    fn assert_whole(location: &Location, backup: PathBuf) {
+        assert_eq!(std::fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
+        let location = Location { path: backup, ..location.clone() };
+        let store = SqliteStore::open(&location, &Env::seeded(1)).unwrap();
+        let row = store.reader().read().unwrap().get(Note::SPEC, &RawId::from_bytes([2; 16])).unwrap().unwrap();
+        assert_eq!(row.body.as_deref(), Some(r#"{"text":"kept"}"#));
+        let report = crate::verify::domain(store.reader().as_ref(), location.domain, &location.kinds, &[], &mut |_| {}).unwrap();
+        assert!(report.is_sound(), "{report:#?}");
+    }
+
+    #[test]
+    fn l61_an_older_file_is_backed_up_and_then_brought_up_step_by_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let (location, connection) = journal(folder.path());
+        migrate(&connection, &location, &[MIGRATIONS[0], SECOND, THIRD]).unwrap();
+        assert_eq!(version(&connection), 3);
+        let row: (i64, String) = connection.query_row("SELECT a, b FROM second", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        assert_eq!(row, (2, "third".to_owned()));
+        assert_whole(&location, backup_path(&location, 1));
+        assert!(!backup_path(&location, 2).exists(), "one backup for one migration, however many steps");
+        let made = std::fs::metadata(backup_path(&location, 1)).unwrap().modified().unwrap();
+        migrate(&connection, &location, &[MIGRATIONS[0], SECOND, THIRD]).unwrap();
+        assert_eq!(std::fs::metadata(backup_path(&location, 1)).unwrap().modified().unwrap(), made, "nothing is left to do");
+    }
+
+    #[test]
+    fn an_up_to_date_file_is_not_backed_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let (location, connection) = journal(folder.path());
+        migrate(&connection, &location, MIGRATIONS).unwrap();
+        let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(names.iter().all(|name| name.to_str().unwrap().starts_with("journal.sqlite")), "{names:?}");
+    }
+
+    #[test]
+    fn l61_a_step_that_fails_leaves_the_schema_before_it_and_the_backup() {
+        let folder = tempfile::tempdir().unwrap();
+        let (location, connection) = journal(folder.path());
+        let failed = migrate(&connection, &location, &[MIGRATIONS[0], SECOND, BROKEN]).unwrap_err();
+        assert!(matches!(failed, Error::Storage { .. }), "{failed:?}");
+        assert_eq!(version(&connection), 2);
+        let rows: i64 = connection.query_row("SELECT count(*) FROM second", [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 1, "nothing of the broken step is left");
+        assert_whole(&location, backup_path(&location, 1));
+        // A build that has the step right goes on from there, and keeps both backups.
+        migrate(&connection, &location, &[MIGRATIONS[0], SECOND, THIRD]).unwrap();
+        assert_eq!(version(&connection), 3);
+        assert!(backup_path(&location, 1).exists() && backup_path(&location, 2).exists());
+    }
+
+    #[test]
+    fn an_interrupted_copy_is_not_taken_for_a_backup() {
+        let folder = tempfile::tempdir().unwrap();
+        let (location, connection) = journal(folder.path());
+        let partial = backup_path(&location, 1).with_extension("partial");
+        std::fs::write(&partial, b"SQLite format 3\0 and then the power went").unwrap();
+        migrate(&connection, &location, &[MIGRATIONS[0], SECOND]).unwrap();
+        assert!(!partial.exists());
+        assert_whole(&location, backup_path(&location, 1));
+    }
+
+    #[test]
+    fn without_a_backup_nothing_is_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (location, connection) = journal(folder.path());
+        // A folder in the way: the copy cannot be written.
+        std::fs::create_dir(backup_path(&location, 1).with_extension("partial")).unwrap();
+        assert!(matches!(migrate(&connection, &location, &[MIGRATIONS[0], SECOND]), Err(Error::Storage { .. })));
+        assert!(version(&connection) == 1 && !holds(&connection, "second"));
+    }
 }

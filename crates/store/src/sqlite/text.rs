@@ -2,7 +2,7 @@
 //! writer has at hand, and they are removed for good.
 
 use domain::causality::Domain;
-use domain::id::WorkspaceId;
+use domain::id::{RawId, WorkspaceId};
 use domain::record::{Body, Spec};
 use rusqlite::{Connection, ToSql, params, params_from_iter};
 
@@ -11,10 +11,13 @@ use crate::sqlite::connect::failure;
 use crate::sqlite::query::{Queries, row_columns};
 use crate::store::Row;
 
-/// Makes the index of a kind anew from its table.
+/// Makes the index of a kind anew from its table; a kind that is not searched has none.
 pub(crate) fn make(connection: &Connection, domain: Domain, spec: &'static Spec) -> Result<()> {
     let failed = |error: rusqlite::Error| failure(domain, &error);
     let index = format!("{}_text", spec.table);
+    if spec.full_text.is_empty() {
+        return connection.execute_batch(&format!("DROP TABLE IF EXISTS {index}")).map_err(failed);
+    }
     let fields = spec.full_text.join(", ");
     let extracted: String = spec.full_text.iter().map(|field| format!(", body ->> '$.{field}'")).collect();
     connection
@@ -28,33 +31,45 @@ pub(crate) fn make(connection: &Connection, domain: Domain, spec: &'static Spec)
         .map_err(failed)
 }
 
-/// Brings a row's words up to date. The row itself has been written already.
-pub(crate) fn index(connection: &Connection, domain: Domain, row: &Row, before: Option<&Body>, after: Option<&Body>) -> Result<()> {
-    let spec = row.spec;
-    let unchanged = |before: &Body, after: &Body| spec.full_text.iter().all(|field| before.text_of(field) == after.text_of(field));
-    if before.zip(after).is_some_and(|(before, after)| unchanged(before, after)) {
-        return Ok(());
+/// A row's words before and after a write.
+pub(crate) struct TextChange {
+    spec: &'static Spec,
+    id: RawId,
+    before: Option<Vec<String>>,
+    after: Option<Vec<String>>,
+}
+
+impl TextChange {
+    /// `None` when no word changes.
+    pub(crate) fn of(row: &Row, before: Option<&Body>, after: Option<&Body>) -> Option<Self> {
+        let words = |body: &Body| row.spec.full_text.iter().map(|field| body.text_of(field).to_owned()).collect::<Vec<_>>();
+        let (before, after) = (before.map(words), after.map(words));
+        (before != after).then_some(Self { spec: row.spec, id: row.id, before, after })
     }
-    let failed = |error: rusqlite::Error| failure(domain, &error);
-    let number: i64 = connection
-        .prepare_cached(&format!("SELECT n FROM {} WHERE id = ?1", spec.table))
-        .and_then(|mut statement| statement.query_row([row.id.as_bytes()], |row| row.get(0)))
-        .map_err(failed)?;
-    let index = format!("{}_text", spec.table);
-    let fields = spec.full_text.join(", ");
-    let places: String = (2..2 + spec.full_text.len()).map(|place| format!(", ?{place}")).collect();
-    let write = |sql: String, body: &Body| {
-        let values: Vec<&str> = spec.full_text.iter().map(|field| body.text_of(field)).collect();
-        let all = std::iter::once(&number as &dyn ToSql).chain(values.iter().map(|value| value as &dyn ToSql));
-        connection.prepare_cached(&sql).and_then(|mut statement| statement.execute(params_from_iter(all))).map_err(failed)
-    };
-    if let Some(before) = before {
-        write(format!("INSERT INTO {index}({index}, rowid, {fields}) VALUES ('delete', ?1{places})"), before)?;
+
+    /// Brings the index up to date. The row itself has been written already.
+    pub(crate) fn apply(&self, connection: &Connection, domain: Domain) -> Result<()> {
+        let spec = self.spec;
+        let failed = |error: rusqlite::Error| failure(domain, &error);
+        let number: i64 = connection
+            .prepare_cached(&format!("SELECT n FROM {} WHERE id = ?1", spec.table))
+            .and_then(|mut statement| statement.query_row([self.id.as_bytes()], |row| row.get(0)))
+            .map_err(failed)?;
+        let index = format!("{}_text", spec.table);
+        let fields = spec.full_text.join(", ");
+        let places: String = (2..2 + spec.full_text.len()).map(|place| format!(", ?{place}")).collect();
+        let write = |sql: String, words: &[String]| {
+            let all = std::iter::once(&number as &dyn ToSql).chain(words.iter().map(|value| value as &dyn ToSql));
+            connection.prepare_cached(&sql).and_then(|mut statement| statement.execute(params_from_iter(all))).map_err(failed)
+        };
+        if let Some(before) = &self.before {
+            write(format!("INSERT INTO {index}({index}, rowid, {fields}) VALUES ('delete', ?1{places})"), before)?;
+        }
+        if let Some(after) = &self.after {
+            write(format!("INSERT INTO {index}(rowid, {fields}) VALUES (?1{places})"), after)?;
+        }
+        Ok(())
     }
-    if let Some(after) = after {
-        write(format!("INSERT INTO {index}(rowid, {fields}) VALUES (?1{places})"), after)?;
-    }
-    Ok(())
 }
 
 /// Rows that hold all the words: best first, then newest, then by id, so that the order is always the same.

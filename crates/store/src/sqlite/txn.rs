@@ -17,12 +17,18 @@ use crate::store::{Logged, Row, Stored};
 use crate::{Error, Result};
 
 pub(crate) struct SqliteTxn<'a> {
-    pub connection: &'a Connection,
-    pub streams: &'a Streams,
-    pub domain: Domain,
+    connection: &'a Connection,
+    streams: &'a Streams,
+    domain: Domain,
+    /// Full-text changes of the group. FTS5 writes its index out at every savepoint, so they wait until the last one is closed.
+    texts: Vec<text::TextChange>,
+    texts_at_savepoint: usize,
 }
 
-impl SqliteTxn<'_> {
+impl<'a> SqliteTxn<'a> {
+    pub(crate) fn new(connection: &'a Connection, streams: &'a Streams, domain: Domain) -> Self {
+        Self { connection, streams, domain, texts: Vec::new(), texts_at_savepoint: 0 }
+    }
     fn queries(&self) -> Queries<'_> {
         Queries { connection: self.connection, streams: self.streams, domain: self.domain }
     }
@@ -39,6 +45,7 @@ fn execute(connection: &Connection, domain: Domain, sql: &str, params: impl rusq
 
 impl Txn for SqliteTxn<'_> {
     fn savepoint(&mut self) -> Result<()> {
+        self.texts_at_savepoint = self.texts.len();
         self.execute("SAVEPOINT one", []).map(|_| ())
     }
 
@@ -47,6 +54,7 @@ impl Txn for SqliteTxn<'_> {
     }
 
     fn rollback(&mut self) -> Result<()> {
+        self.texts.truncate(self.texts_at_savepoint);
         self.execute("ROLLBACK TO one", [])?;
         self.release()
     }
@@ -68,7 +76,12 @@ impl Txn for SqliteTxn<'_> {
     }
 
     fn index_text(&mut self, row: &Row, before: Option<&Body>, after: Option<&Body>) -> Result<()> {
-        text::index(self.connection, self.domain, row, before, after)
+        self.texts.extend(text::TextChange::of(row, before, after));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.texts.iter().try_for_each(|change| change.apply(self.connection, self.domain))
     }
 
     fn append(&mut self, logged: &Logged, stored: &Stored) -> Result<()> {
@@ -143,9 +156,18 @@ impl Txn for SqliteTxn<'_> {
     fn add_to_aggregate(&mut self, spec: &'static Spec, name: &str, group: &[Value], difference: i64) -> Result<()> {
         let sql = concat!(
             "INSERT INTO aggregates VALUES (?1, ?2, ?3, ?4) ",
-            "ON CONFLICT(kind, name, members) DO UPDATE SET value = value + excluded.value"
+            "ON CONFLICT(kind, name, members) DO UPDATE SET value = value + excluded.value RETURNING value"
         );
-        self.execute(sql, params![spec.kind, name, row::write_group(group), difference]).map(|_| ())
+        let failed = |error: rusqlite::Error| failure(self.domain, &error);
+        let group = row::write_group(group);
+        let mut statement = self.connection.prepare_cached(sql).map_err(failed)?;
+        let value: i64 = statement.query_row(params![spec.kind, name, group, difference], |row| row.get(0)).map_err(failed)?;
+        if value == 0 {
+            // No row reads as 0, too, and this one may hold words that are to be erased.
+            let sql = "DELETE FROM aggregates WHERE kind = ?1 AND name = ?2 AND members = ?3";
+            self.execute(sql, params![spec.kind, name, group])?;
+        }
+        Ok(())
     }
 }
 
@@ -195,14 +217,7 @@ fn update_row(connection: &Connection, streams: &Streams, domain: Domain, row: &
     write_row(connection, streams, domain, &sql, row, columns)
 }
 
-fn write_row(
-    connection: &Connection,
-    streams: &Streams,
-    domain: Domain,
-    sql: &str,
-    row: &Row,
-    columns: &[Value],
-) -> Result<()> {
+fn write_row(connection: &Connection, streams: &Streams, domain: Domain, sql: &str, row: &Row, columns: &[Value]) -> Result<()> {
     let position = row.dot.map(|dot| streams.position(&dot)).transpose()?;
     let version = i64::try_from(row.version).unwrap_or(i64::MAX);
     let state = row::write_state(&row.state, row.dot.as_ref(), row.version);

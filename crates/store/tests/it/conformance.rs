@@ -12,9 +12,7 @@ use domain::time::Timestamp;
 use store::store::{Direction, PageKey, Scan, Store};
 use store::{Error, cursor};
 
-use crate::fixtures::{
-    CHECKPOINT, LEASE, MEMO, PING, THING, assert_sound, body, commit, id, operation, put, workspace, write,
-};
+use crate::fixtures::{CHECKPOINT, LEASE, MEMO, PING, THING, assert_sound, body, commit, id, operation, put, workspace, write};
 
 pub(crate) type Make<'a> = &'a dyn Fn(&str) -> Box<dyn Store>;
 
@@ -75,7 +73,14 @@ fn a_put_can_be_read(store: &mut dyn Store) {
 }
 
 fn a_write_on_another_version_is_refused_and_changes_nothing(store: &mut dyn Store) {
-    let conflict = |expected, current, deleted| Error::VersionConflict { kind: "thing", prefix: "thing", id: id(1), expected, current, deleted };
+    let conflict = |expected, current, deleted| Error::VersionConflict {
+        kind: "thing",
+        prefix: "thing",
+        id: id(1),
+        expected,
+        current,
+        deleted,
+    };
     let refused = apply(store, commit("a", vec![put(&THING, 1, 3, "{}")])).unwrap_err();
     assert_eq!(refused, conflict(Some(3), None, false));
     apply(store, commit("b", vec![put(&THING, 1, 0, "{}")])).unwrap();
@@ -179,7 +184,10 @@ fn refused_commits_leave_no_gap(store: &mut dyn Store) {
         let group: Vec<_> = (0..5u8)
             .map(|place| {
                 let expected = if place == refused_at { 9 } else { 0 };
-                commit(&format!("{refused_at}-{place}"), vec![put(&THING, base + place, 0, "{}"), put(&THING, 100 + base + place, expected, "{}")])
+                commit(
+                    &format!("{refused_at}-{place}"),
+                    vec![put(&THING, base + place, 0, "{}"), put(&THING, 100 + base + place, expected, "{}")],
+                )
             })
             .collect();
         let results = store.apply_group(&group);
@@ -244,7 +252,8 @@ fn aggregates_follow_every_write(store: &mut dyn Store) {
         let count = snapshot.aggregate(&THING, "count", std::slice::from_ref(&workspace)).unwrap();
         (count, snapshot.aggregate(&THING, "total", &[workspace, Value::from(name)]).unwrap())
     };
-    apply(store, commit("a", vec![put(&THING, 1, 0, r#"{"name":"x","size":5}"#), put(&THING, 2, 0, r#"{"name":"x","size":7}"#)])).unwrap();
+    apply(store, commit("a", vec![put(&THING, 1, 0, r#"{"name":"x","size":5}"#), put(&THING, 2, 0, r#"{"name":"x","size":7}"#)]))
+        .unwrap();
     assert_eq!(counts(store, "x"), (2, 12));
     apply(store, commit("b", vec![put(&THING, 1, 1, r#"{"name":"y","size":6}"#)])).unwrap();
     assert_eq!((counts(store, "x"), counts(store, "y")), ((2, 7), (2, 6)));
@@ -340,7 +349,8 @@ fn erasing_destroys_every_body_and_says_so(store: &mut dyn Store) {
     let row = snapshot.get(&THING, &id(1)).unwrap().unwrap();
     assert_eq!((row.deleted, row.body), (true, None));
     let entries = snapshot.entries(&synced(store), 0, 9).unwrap();
-    let gone: Vec<_> = entries.iter().map(|(_, stored)| (stored.body.is_none(), stored.salt.is_none(), stored.request.is_none())).collect();
+    let gone: Vec<_> =
+        entries.iter().map(|(_, stored)| (stored.body.is_none(), stored.salt.is_none(), stored.request.is_none())).collect();
     assert_eq!(gone, [(false, false, true), (true, true, true), (true, true, true), (false, false, false)]);
     assert!(entries[3].1.body.as_ref().unwrap().contains("#2") && entries[3].1.body.as_ref().unwrap().contains("#3"));
     drop(snapshot);
@@ -411,7 +421,8 @@ fn words_find_rows_until_they_change(store: &mut dyn Store) {
     assert_eq!(found(store, "TEA green"), [id(1)].into());
     assert_eq!(found(store, "coffee"), [].into());
     assert_eq!(found(store, "\"tea\" OR * -green NEAR("), [].into(), "nothing that is typed is query syntax");
-    apply(store, commit("b", vec![put(&THING, 1, 1, r#"{"name":"Coffee","text":""}"#), write(&THING, 2, 1, Change::Tombstone)])).unwrap();
+    apply(store, commit("b", vec![put(&THING, 1, 1, r#"{"name":"Coffee","text":""}"#), write(&THING, 2, 1, Change::Tombstone)]))
+        .unwrap();
     assert_eq!((found(store, "tea"), found(store, "coffee")), ([].into(), [id(1)].into()));
 }
 

@@ -1,9 +1,10 @@
 //! A SQLite VFS in memory whose disk can be cut at any operation, for the crash tests of the store.
 //!
 //! A test opens its connections through [`FaultVfs::name`], runs a workload once to learn how many operations it costs
-//! ([`FaultVfs::ops`]), then runs it again for every operation with [`FaultVfs::arm`]. From the armed operation on the
-//! process counts as dead: everything fails until [`FaultVfs::crash_and_recover`] decides what the disk has kept. What a
-//! crash may keep is the model in `disk`, which is safe code; this file holds the handle for tests and the C glue.
+//! ([`FaultVfs::ops`]), then runs it again for every operation with [`FaultVfs::arm`], each time on a [`FaultVfs::fork`] of the disk
+//! it starts from. From the armed operation on the process counts as dead: everything fails until
+//! [`FaultVfs::crash_and_recover`] decides what the disk has kept. What a crash may keep is the model in `disk`, which is safe
+//! code; this file holds the handle for tests and the C glue.
 //!
 //! It is not a model of several processes: all connections share one heap and one lock.
 
@@ -12,6 +13,7 @@
 mod disk;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ops::Range;
 use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -33,10 +35,19 @@ pub(crate) struct FaultVfs {
 impl FaultVfs {
     /// `seed` feeds `xRandomness` only; what a crash keeps is drawn from the seed given to `crash_and_recover`.
     pub(crate) fn new(seed: u64) -> Self {
+        Self::register(Disk::new(seed))
+    }
+
+    /// Another disk with the same files and the same promises, all of it durable; the counts start at 0.
+    pub(crate) fn fork(&self) -> Self {
+        Self::register(self.disk().fork())
+    }
+
+    fn register(disk: Disk) -> Self {
         static INSTANCES: AtomicU64 = AtomicU64::new(0);
         let name = CString::new(format!("fault-{}", INSTANCES.fetch_add(1, Ordering::Relaxed))).expect("the name has no NUL");
         // Leaked, since SQLite keeps the pointers of a connection's VFS for as long as the connection lives.
-        let disk: &'static Mutex<Disk> = Box::leak(Box::new(Mutex::new(Disk::new(seed))));
+        let disk: &'static Mutex<Disk> = Box::leak(Box::new(Mutex::new(disk)));
         let vfs = Box::leak(Box::new(methods(name.clone().into_raw(), disk)));
         // SAFETY: the VFS, its name and its disk are leaked above, so they stay valid after registration.
         let code = unsafe { ffi::sqlite3_vfs_register(vfs, 0) };
@@ -59,9 +70,9 @@ impl FaultVfs {
         self.disk().syncs
     }
 
-    /// The names in the directory, as a live process sees them.
-    pub(crate) fn files(&self) -> Vec<String> {
-        self.disk().files()
+    /// What the named files hold together.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.disk().bytes()
     }
 
     /// One line per operation, fault and recovery: two runs of one scenario with the same seeds have equal histories.
@@ -93,13 +104,24 @@ impl FaultVfs {
         self.disk().lie_about_sync = lie;
     }
 
-    /// Sync number `sync_at` (as counted by `syncs`) fails once with `SQLITE_IOERR_FSYNC`.
+    /// Promises powersafe overwrite, as the Unix VFS does: SQLite then pads no WAL to the end of a sector.
+    pub(crate) fn promise_powersafe_overwrite(&self) {
+        self.disk().device_characteristics = ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE;
+    }
+
+    /// The syncs with these numbers (as counted by `syncs`) fail with `SQLITE_IOERR_FSYNC`.
     ///
-    /// As on Linux, what it should have synced is then marked clean: it can still be read, and never becomes durable.
-    pub(crate) fn fail_sync_at(&self, sync_at: u64) {
+    /// As on Linux, what they should have synced is then marked clean: it can still be read, and what of it did not reach the disk,
+    /// which `kept` decides as for a crash, never becomes durable.
+    pub(crate) fn fail_syncs(&self, numbers: Range<u64>, kept: Crash) {
         let mut disk = self.disk();
-        assert!(sync_at > disk.syncs, "sync {sync_at} has already happened");
-        disk.fail_sync_at = Some(sync_at);
+        assert!(numbers.start > disk.syncs, "sync {} has already happened", numbers.start);
+        disk.failing_syncs = Some((numbers, kept));
+    }
+
+    /// Every sync from now on works.
+    pub(crate) fn mend_syncs(&self) {
+        self.disk().failing_syncs = None;
     }
 
     /// A write that would grow the named files to more than `after_bytes` in total fails with `SQLITE_FULL`.
@@ -187,7 +209,7 @@ struct Open {
     regions: Vec<Region>,
 }
 
-/// Poison is ignored: only a refused `arm` or `fail_sync_at` leaves any, and `drop` must not panic over it.
+/// Poison is ignored: only a refused `arm` or `fail_syncs` leaves any, and `drop` must not panic over it.
 fn lock(disk: &'static Mutex<Disk>) -> MutexGuard<'static, Disk> {
     disk.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -369,9 +391,9 @@ unsafe extern "C" fn x_sector_size(_file: *mut ffi::sqlite3_file) -> c_int {
     c_int::try_from(SECTOR_BYTES).expect("a sector is small")
 }
 
-/// Promises nothing, so SQLite takes the most careful path; the Unix VFS promises powersafe overwrite.
-unsafe extern "C" fn x_device_characteristics(_file: *mut ffi::sqlite3_file) -> c_int {
-    0
+unsafe extern "C" fn x_device_characteristics(file: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: the file is open.
+    unsafe { with(file, |disk, _| disk.device_characteristics) }
 }
 
 unsafe extern "C" fn x_shm_map(

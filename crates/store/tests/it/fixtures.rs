@@ -61,14 +61,8 @@ pub(crate) static CHECKPOINT: Spec = Spec {
 };
 
 /// Only its hash is in the log.
-pub(crate) static MEMO: Spec = Spec {
-    kind: "memo",
-    table: "memos",
-    prefix: "memo",
-    domains: &[Domain::Journal],
-    class: Class::HashLogged,
-    ..Spec::DEFAULT
-};
+pub(crate) static MEMO: Spec =
+    Spec { kind: "memo", table: "memos", prefix: "memo", domains: &[Domain::Journal], class: Class::HashLogged, ..Spec::DEFAULT };
 
 /// Not in the log, with a unique key.
 pub(crate) static LEASE: Spec = Spec {
@@ -150,6 +144,7 @@ pub(crate) fn dump(reader: &dyn Reader, streams: &[StreamId]) -> String {
 
 /// Counters are dense and the chain holds.
 pub(crate) fn assert_sound(store: &dyn Store) {
-    let report = store::verify::domain(store.reader().as_ref(), store.domain(), &kinds(), &[], &mut |_| {}).expect("it can be read");
+    let report =
+        store::verify::domain(store.reader().as_ref(), store.domain(), &kinds(), &[], &mut |_| {}).expect("it can be read");
     assert!(report.is_sound(), "{report:#?}");
 }

@@ -84,10 +84,15 @@ fn any_draft() -> impl Strategy<Value = Draft> {
         2 => any::<prop::sample::Index>().prop_map(|index| Origin::Repeat(index.index(1 << 16))),
         1 => any::<prop::sample::Index>().prop_map(|index| Origin::Reuse(index.index(1 << 16))),
     ];
-    let intents = prop_oneof![1 => Just(0..=0usize), 40 => Just(1..=4usize)].prop_flat_map(|count| prop::collection::vec(any_intent(), count));
+    let intents = prop_oneof![1 => Just(0..=0usize), 40 => Just(1..=4usize)]
+        .prop_flat_map(|count| prop::collection::vec(any_intent(), count));
     let depth = prop_oneof![30 => Just(0), 1 => Just(9)];
-    (intents, origin, prop::option::weighted(0.3, (0..7u8, 0..4u8)), depth)
-        .prop_map(|(intents, origin, guard, depth)| Draft { intents, origin, guard, depth })
+    (intents, origin, prop::option::weighted(0.3, (0..7u8, 0..4u8)), depth).prop_map(|(intents, origin, guard, depth)| Draft {
+        intents,
+        origin,
+        guard,
+        depth,
+    })
 }
 
 fn any_history() -> impl Strategy<Value = Vec<Turn>> {
@@ -287,9 +292,15 @@ fn play(backend: &mut dyn Backend, script: &Script) {
     }
 }
 
-fn check_answer(answer: Result<Committed>, foretold: &Result<Done>, commit: &Commit, firsts: &mut BTreeMap<OperationId, Committed>) {
+fn check_answer(
+    answer: Result<Committed>,
+    foretold: &Result<Done>,
+    commit: &Commit,
+    firsts: &mut BTreeMap<OperationId, Committed>,
+) {
     match (answer, foretold) {
-        (Err(Error::InvalidCommit(_)), Err(Error::InvalidCommit(_))) | (Err(Error::Storage { .. }), Err(Error::Storage { .. })) => {}
+        (Err(Error::InvalidCommit(_)), Err(Error::InvalidCommit(_))) | (Err(Error::Storage { .. }), Err(Error::Storage { .. })) => {
+        }
         (Err(answer), Err(foretold)) => assert_eq!(answer, *foretold, "{}", commit.request),
         (Ok(answer), Ok(foretold)) => {
             let done = Done { repeated: answer.repeated, writes: answer.writes.clone() };
@@ -381,7 +392,10 @@ fn for_each_history(what: &str, mut check: impl FnMut(&[Turn])) {
     let checks = std::cell::RefCell::new(&mut check);
     let count = std::cell::Cell::new(0u64);
     let result = TestRunner::new(config).run(&any_history(), |history| {
-        count.set(count.get() + history.iter().map(|turn| if let Turn::Group(group) = turn { group.len() as u64 } else { 0 }).sum::<u64>());
+        count.set(
+            count.get()
+                + history.iter().map(|turn| if let Turn::Group(group) = turn { group.len() as u64 } else { 0 }).sum::<u64>(),
+        );
         checks.borrow_mut()(&history);
         Ok(())
     });

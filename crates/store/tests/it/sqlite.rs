@@ -37,7 +37,8 @@ fn an_error_that_ends_the_transaction_fails_only_the_commit_that_caused_it() {
     let folder = tempfile::tempdir().unwrap();
     let location = location(folder.path(), "poison");
     let mut store = SqliteStore::create(&location, host(1), &Env::seeded(1)).unwrap();
-    let trigger = "CREATE TRIGGER poison BEFORE INSERT ON things WHEN new.body LIKE '%poison%' BEGIN SELECT RAISE(ROLLBACK, 'poison'); END";
+    let trigger =
+        "CREATE TRIGGER poison BEFORE INSERT ON things WHEN new.body LIKE '%poison%' BEGIN SELECT RAISE(ROLLBACK, 'poison'); END";
     tamper(&location.path, trigger);
     for poisoned_at in 0..4u8 {
         let group: Vec<_> = (0..4u8)

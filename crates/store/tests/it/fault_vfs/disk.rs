@@ -89,8 +89,10 @@ pub(super) struct Disk {
     pub(super) history: Vec<u8>,
     pub(super) dead: bool,
     pub(super) crash_at: Option<u64>,
-    pub(super) fail_sync_at: Option<u64>,
+    pub(super) failing_syncs: Option<(Range<u64>, Crash)>,
     pub(super) lie_about_sync: bool,
+    /// 0 promises nothing, so SQLite takes the most careful path.
+    pub(super) device_characteristics: c_int,
     pub(super) bytes_max: Option<u64>,
     inodes: BTreeMap<u64, Inode>,
     directory: BTreeMap<String, u64>,
@@ -105,8 +107,22 @@ impl Disk {
         Self { random: Random(seed), ..Self::default() }
     }
 
-    pub(super) fn files(&self) -> Vec<String> {
-        self.directory.keys().cloned().collect()
+    pub(super) fn fork(&self) -> Self {
+        assert!(!self.dead, "a dead disk is recovered before it is copied");
+        let mut fork =
+            Self { random: Random(self.random.0), device_characteristics: self.device_characteristics, ..Self::default() };
+        for (name, inode) in &self.directory {
+            let image = self.inodes[inode].current.clone();
+            let id = fork.next_id();
+            fork.inodes.insert(id, Inode { current: image.clone(), synced: image, ..Inode::new(name) });
+            fork.directory.insert(name.clone(), id);
+        }
+        fork.durable_directory = fork.directory.clone();
+        fork
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.directory.values().map(|id| self.inodes[id].current.len() as u64).sum()
     }
 
     pub(super) fn random_byte(&mut self) -> u8 {
@@ -217,10 +233,11 @@ impl Disk {
         let name = self.inode(file)?.name.clone();
         self.syncs += 1;
         self.step(&format!("sync {name}"))?;
-        if self.fail_sync_at == Some(self.syncs) {
-            self.fail_sync_at = None;
+        let number = self.syncs;
+        if let Some((_, kept)) = self.failing_syncs.as_ref().filter(|(numbers, _)| numbers.contains(&number)) {
+            let kept = *kept;
             self.note("sync failed");
-            self.inode(file)?.drop_unsynced();
+            self.inode(file)?.drop_unsynced(kept, number);
             return Err(ffi::SQLITE_IOERR_FSYNC);
         }
         if !self.lie_about_sync {
@@ -358,10 +375,6 @@ impl Disk {
         self.inodes.get_mut(&file.inode).ok_or(ffi::SQLITE_IOERR)
     }
 
-    fn bytes(&self) -> u64 {
-        self.directory.values().map(|id| self.inodes[id].current.len() as u64).sum()
-    }
-
     fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -397,8 +410,10 @@ impl Inode {
         assert!(self.has_dropped || self.synced == self.current, "{} lost a change", self.name);
     }
 
-    fn drop_unsynced(&mut self) {
-        self.unsynced.clear();
+    fn drop_unsynced(&mut self, kept: Crash, seed: u64) {
+        for change in kept.survivors(std::mem::take(&mut self.unsynced), &mut Random(seed)) {
+            change.apply(&mut self.synced);
+        }
         self.has_dropped = true;
     }
 
@@ -408,8 +423,8 @@ impl Inode {
         for nonce in nonces(&self.name, &self.current, at..at + bytes.len()) {
             bytes[nonce.start - at..nonce.end - at].fill(0);
         }
-        let word = |chunk: &[u8]| chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-        bytes.chunks(8).fold(bytes.len() as u64, |sum, chunk| mix(sum ^ word(chunk)))
+        // SHA-256 is optimised even in a debug build, which the sweeps need.
+        domain::hash::plain(&bytes).as_bytes()[..8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
     }
 }
 
@@ -455,9 +470,10 @@ impl Change {
     fn apply(&self, image: &mut Vec<u8>) {
         match self {
             Self::Write { at, bytes } => {
-                let end = at + bytes.len();
-                image.resize(image.len().max(end), 0);
-                image[*at..end].copy_from_slice(bytes);
+                image.resize(image.len().max(*at), 0);
+                let over = (image.len() - at).min(bytes.len());
+                image[*at..at + over].copy_from_slice(&bytes[..over]);
+                image.extend_from_slice(&bytes[over..]);
             }
             Self::Truncate { len } => image.resize(*len, 0),
         }
@@ -484,7 +500,10 @@ struct Random(u64);
 impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
     }
 
     fn coin(&mut self) -> bool {
@@ -494,10 +513,4 @@ impl Random {
     fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).expect("less than a usize")
     }
-}
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -170,7 +170,12 @@ impl Oracle {
         let before = self.rows.get(&(spec.kind, write.id)).cloned();
         self.expect(write, before.as_ref())?;
         let version = before.as_ref().map_or(1, |held| held.version + 1);
-        let mut held = Held { version, workspace: write.workspace, content: content.cloned(), puts: before.map_or(Vec::new(), |held| held.puts) };
+        let mut held = Held {
+            version,
+            workspace: write.workspace,
+            content: content.cloned(),
+            puts: before.map_or(Vec::new(), |held| held.puts),
+        };
         let erased = matches!(write.change, Change::Erase).then(|| self.erase(&held));
         let mut written = Written { kind: spec.kind.to_owned(), id: write.id, op: write.change.op(), version, dot: None };
         if let Some(stream) = spec.class.stream() {
@@ -222,7 +227,9 @@ impl Oracle {
         }
         let has_unique_name = spec.indexes.iter().any(|index| index.unique);
         let held_by_another = |((kind, id), held): (&(&str, RawId), &Held)| {
-            *kind == spec.kind && *id != write.id && held.content.as_ref().is_some_and(|other| other.name.is_some() && other.name == content.name)
+            *kind == spec.kind
+                && *id != write.id
+                && held.content.as_ref().is_some_and(|other| other.name.is_some() && other.name == content.name)
         };
         if has_unique_name && self.rows.iter().any(held_by_another) {
             return Err(Error::DuplicateKey { kind: spec.kind, prefix: spec.prefix, id: write.id });
