@@ -295,6 +295,14 @@ mod tests {
         assert_eq!(Class::ALL.iter().map(|c| c.as_str()).collect::<Vec<_>>(), ["synced", "local", "hash_logged", "control"]);
     }
 
+    #[test]
+    fn l44_only_synced_kinds_enter_the_stream_that_travels() {
+        let travelling: Vec<_> =
+            Class::ALL.iter().filter(|class| class.stream() == Some(Stream::Synced)).map(|c| c.as_str()).collect();
+        assert_eq!(travelling, ["synced", "hash_logged"]);
+        assert_eq!((Class::Local.stream(), Class::Control.stream()), (Some(Stream::Local), None));
+    }
+
     fn body(value: &serde_json::Value) -> Body {
         Body::parse(&json::write(value).unwrap()).unwrap()
     }

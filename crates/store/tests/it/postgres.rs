@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use domain::causality::{Domain, Stream, StreamId};
-use domain::commit::{Change, Commit, Committed, Guard};
+use domain::commit::{Change, Commit, Committed, Guard, Write};
 use domain::entry::{Head, Witness};
 use domain::hash;
 use domain::id::HostId;
@@ -319,40 +319,106 @@ fn a_limit_holds_over_two_nodes() {
     assert_eq!(one.reader().read().unwrap().aggregate(&THING, "total", &group).unwrap(), 99);
 }
 
-#[test]
-fn a_fence_that_one_node_raises_stops_the_other() {
-    let (location, mut one) = fresh("fences");
-    let mut two = PostgresStore::open(&location, host(2), &Env::seeded(2)).unwrap();
-    let fence = |epoch: u64, expected: u64| {
-        let fence = Fence { subject: "agent_x".into(), epoch, raised_at: Timestamp::EPOCH };
-        let mut raise = put(Fence::SPEC, 0, expected, fence.to_body().unwrap().text());
-        raise.id = Fence::id_of("agent_x");
-        raise
-    };
-    apply(&mut one, commit("agent", vec![fence(1, 0)])).unwrap();
-    // The order of the log shows it: nothing that was guarded by the old epoch comes after the fence was raised.
-    let [raised, last] = at_once([&mut one, &mut two], |node| {
-        if node.host() == host(1) {
-            return apply(node, commit("raise", vec![fence(2, 1), put(&THING, 200, 0, "{}")])).map(|_| 0);
-        }
-        for round in 0..100u8 {
-            let mut guarded = commit(&format!("guarded-{round}"), vec![put(&THING, round, 0, "{}")]);
-            guarded.guards.push(Guard::Fence { subject: "agent_x".into(), epoch: 1 });
-            match apply(node, guarded) {
-                Err(Error::Fenced { .. }) => return Ok(round),
-                other => drop(other?),
+/// What became of two commits, the second of which began in the middle of the first.
+struct Overlap {
+    first: Result<Committed>,
+    /// Whether the second waited for the first to end.
+    waited: bool,
+    second: Result<Committed>,
+}
+
+/// Runs the first commit on node one; when it has checked everything and is about to write, runs the second on node two until that is
+/// done or waits for a lock.
+fn overlap(location: &PgLocation, first: Commit, second: Commit) -> Overlap {
+    let mut two = Some(PostgresStore::open(location, host(2), &Env::seeded(2)).unwrap());
+    let mut client = ::postgres::Client::connect(&location.config, ::postgres::NoTls).unwrap();
+    let name = format!("verger {}journal {}", location.prefix, host(2));
+    let (send, receive) = std::sync::mpsc::channel();
+    let hook = move || {
+        let (mut two, second) = (two.take().expect("called once"), second.clone());
+        let running = std::thread::spawn(move || apply(&mut two, second));
+        let waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'";
+        let waited = loop {
+            if running.is_finished() {
+                break false;
+            } else if !client.query(waiting, &[&name]).unwrap().is_empty() {
+                break true;
             }
-        }
-        Ok(100)
-    });
-    assert_eq!(raised, Ok(0));
-    let reader = one.reader();
-    let snapshot = reader.read().unwrap();
-    let marker = snapshot.get(&THING, &id(200)).unwrap().unwrap().dot.unwrap();
-    let (marker, _) = snapshot.entry(&marker).unwrap().unwrap();
-    // What node two wrote before the fence, node one had seen when it raised it.
-    assert_eq!(marker.entry.clock.get(&host(2)), u64::from(last.unwrap()));
-    assert_sound(&two);
+        };
+        send.send((running, waited)).unwrap();
+    };
+    let mut one = PostgresStore::open(location, host(1), &hooked(1, 1, hook)).unwrap();
+    let first = apply(&mut one, first);
+    let (running, waited) = receive.recv().unwrap();
+    let second = running.join().unwrap();
+    assert_sound(&one);
+    Overlap { first, waited, second }
+}
+
+/// A domain with one record at version 1 and one fence at epoch 1.
+fn furnished(name: &str) -> PgLocation {
+    let (location, mut store) = fresh(name);
+    apply(&mut store, commit("furniture", vec![put(&MEMO, 1, 0, "{}"), raise(1, 0)])).unwrap();
+    location
+}
+
+fn raise(epoch: u64, expected: u64) -> Write {
+    let fence = Fence { subject: "agent_x".into(), epoch, raised_at: Timestamp::EPOCH };
+    Write { id: Fence::id_of("agent_x"), ..put(Fence::SPEC, 0, expected, fence.to_body().unwrap().text()) }
+}
+
+fn guarded(key: &str, guard: Guard) -> Commit {
+    Commit { guards: vec![guard], ..commit(key, vec![put(&MEMO, 2, 0, "{}")]) }
+}
+
+fn conflict(number: u8, expected: Option<u64>, current: u64) -> Error {
+    Error::VersionConflict { kind: "memo", prefix: "memo", id: id(number), expected, current: Some(current), deleted: false }
+}
+
+#[test]
+fn a_record_that_one_node_is_writing_is_waited_for() {
+    let location = furnished("wait_record");
+    let change = |key: &str, expected| commit(key, vec![put(&MEMO, 1, expected, &format!(r#"{{"k":"{key}"}}"#))]);
+    let stale = overlap(&location, change("a", 1), change("b", 1));
+    assert!(stale.first.is_ok() && stale.waited);
+    assert_eq!(stale.second, Err(conflict(1, Some(1), 2)));
+    // With the version that the first is about to make it fits, and it has seen what it overwrites.
+    let fitting = overlap(&location, change("c", 2), change("d", 3));
+    assert!(fitting.waited);
+    let (before, after) = (fitting.first.unwrap().writes[0].dot.unwrap(), fitting.second.unwrap().writes[0].dot.unwrap());
+    let store = PostgresStore::open(&location, host(1), &Env::seeded(1)).unwrap();
+    let (after, _) = store.reader().read().unwrap().entry(&after).unwrap().unwrap();
+    assert_eq!((after.previous, after.entry.clock.get(&host(1))), (Some(before), before.counter));
+    assert_eq!(after.entry.edits, [(host(1), 3), (host(2), 1)].into());
+}
+
+#[test]
+fn a_record_that_two_nodes_make_at_the_same_moment_is_the_faster_ones() {
+    let location = furnished("wait_maker");
+    let made = overlap(&location, commit("a", vec![put(&MEMO, 9, 0, "{}")]), commit("b", vec![put(&MEMO, 9, 0, "{}")]));
+    assert!(!made.waited, "there was nothing to lock yet");
+    assert!(made.second.is_ok());
+    assert_eq!(made.first, Err(conflict(9, None, 1)));
+}
+
+#[test]
+fn what_a_guard_holds_on_to_does_not_change_until_its_commit_is_done() {
+    let location = furnished("wait_guard");
+    let version = Guard::Version { spec: &MEMO, id: id(1), version: 1 };
+    let held = overlap(&location, guarded("a", version), commit("b", vec![put(&MEMO, 1, 1, "{}")]));
+    assert!(held.first.is_ok() && held.waited && held.second.is_ok(), "{:?}", held.second);
+}
+
+#[test]
+fn a_fence_is_raised_after_what_it_let_through_and_before_what_it_stops() {
+    let location = furnished("wait_fence");
+    let fence = || Guard::Fence { subject: "agent_x".into(), epoch: 1 };
+    let let_through = overlap(&location, guarded("a", fence()), commit("raise", vec![raise(2, 1)]));
+    assert!(let_through.first.is_ok() && let_through.waited && let_through.second.is_ok());
+    let location = furnished("wait_fence2");
+    let stopped = overlap(&location, commit("raise", vec![put(&MEMO, 3, 0, "{}"), raise(2, 1)]), guarded("a", fence()));
+    assert!(stopped.first.is_ok() && stopped.waited);
+    assert_eq!(stopped.second, Err(Error::Fenced { subject: "agent_x".into(), epoch: 1, current: 2 }));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::project::{Error, Project, Source};
 use super::report::{Report, Rule};
 
 const PAGE: &str = "docs/contracts.md";
-const HEADER: [&str; 2] = ["id", "where it is proven"];
+const HEADER: [&str; 3] = ["id", "what of it holds", "where it is proven"];
 const TEST_MARKS: [&str; 2] = [concat!("#[", "test]"), concat!("prop", "test!")];
 
 /// The groups of promises and how many each has.
