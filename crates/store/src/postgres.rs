@@ -1,9 +1,10 @@
 //! PostgreSQL: one schema per domain, shared by several nodes. Each node is a host of its own and has one writer connection.
 //!
-//! A group is one transaction at READ COMMITTED that first locks everything it will decide on ([`lock`]). A node's counters and chain
-//! are read under the lock of its own heads, so they are right after any reconnection; other nodes' heads, read after all
+//! A group is one transaction at READ COMMITTED that first locks everything it will decide on (`lock.rs`). A node's counters and
+//! chain are read under the lock of its own heads, so they are right after any reconnection; other nodes' heads, read after all
 //! locks are held, are its vector clock. The node's slot is an advisory lock of the writer's session: two processes cannot be the
-//! same host, and a new connection gets it only when the old one's server process has ended.
+//! same host, and a new connection gets it only when the old one's server process has ended. So the connection must be the
+//! writer's own: directly to the server, or through a pool that lends it for the whole session.
 
 mod connect;
 mod lock;
@@ -117,7 +118,7 @@ impl PostgresStore {
         Self::open(location, host, env)
     }
 
-    /// Opens an existing domain as one of its nodes, for the first time or again. Refuses a newer schema, and a host that is in use.
+    /// Opens an existing domain as one of its nodes, new or known. Refuses a newer schema, and a host that is in use.
     pub fn open(location: &PgLocation, host: HostId, env: &Env) -> Result<Self> {
         location.check()?;
         let mut link = Link::open(location, &writer_name(location, host))?;

@@ -1,4 +1,4 @@
-//! What a group locks before it decides anything, always in the same order, so that nodes wait for each other and never in a circle.
+//! What a group locks before it decides anything: always in the same order, so that nodes wait for each other, never in a circle.
 //!
 //! The order: the own heads; the operations; guard and record rows by table and id; aggregates. A row that does not exist cannot be
 //! locked: creating it meets the other node's at the table's key. Rows that were absent here stay absent for the whole group, so
@@ -200,7 +200,8 @@ fn lock_aggregates(link: &mut Link, keys: &AggregateKeys) -> Result<()> {
     let names: Vec<&str> = keys.iter().map(|(_, name, _)| *name).collect();
     let members: Vec<&str> = keys.iter().map(|(.., members)| members.as_str()).collect();
     // The update that never happens locks the row all the same.
-    let sql = "INSERT INTO aggregates SELECT kind, name, members, 0 FROM unnest($1::text[], $2::text[], $3::text[]) AS k(kind, name, members) \
+    let sql = "INSERT INTO aggregates \
+               SELECT kind, name, members, 0 FROM unnest($1::text[], $2::text[], $3::text[]) AS keys(kind, name, members) \
                ON CONFLICT (kind, name, members) DO UPDATE SET value = excluded.value WHERE false";
     link.execute(sql, &[&kinds, &names, &members]).map(|_| ())
 }

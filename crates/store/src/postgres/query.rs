@@ -123,8 +123,8 @@ pub(crate) fn row_columns(spec: &Spec) -> &'static str {
     }
 }
 
-const ENTRY_COLUMNS: &str = "log.pos, previous, before, after, kind, schema, workspace, id, op, version, edits, fields, clock, actor, \
-     operation, run_key, source_event, cause_depth, at, body_hash, chain, salt, request, body";
+const ENTRY_COLUMNS: &str = "log.pos, previous, before, after, kind, schema, workspace, id, op, version, edits, fields, clock, \
+     actor, operation, run_key, source_event, cause_depth, at, body_hash, chain, salt, request, body";
 
 impl Queries<'_> {
     pub(crate) fn row(&mut self, spec: &'static Spec, id: &RawId) -> Result<Option<Row>> {
@@ -342,7 +342,7 @@ mod tests {
     proptest! {
         #[test]
         fn text_without_nul_reads_back_and_keeps_the_order(a in "[\u{0}-\u{3}a]{0,6}", b in "[\u{0}-\u{3}a]{0,6}") {
-            prop_assert_eq!(with_nul(&without_nul(&a)), a.clone());
+            prop_assert_eq!(&with_nul(&without_nul(&a)), &a);
             prop_assert!(!without_nul(&a).contains('\0'));
             prop_assert_eq!(without_nul(&a).cmp(&without_nul(&b)), a.cmp(&b));
         }

@@ -105,7 +105,8 @@ fn put_meta(link: &mut Link, key: &str, value: &[u8]) -> Result<()> {
 fn enter_streams(link: &mut Link, location: &PgLocation, host: HostId) -> Result<()> {
     for stream in own_streams(host) {
         let (raw, name) = (stream.host.raw(), stream.stream.as_str());
-        let sql = "INSERT INTO streams SELECT coalesce(max(n), 0) + 1, $1::bytea, $2::text FROM streams ON CONFLICT DO NOTHING RETURNING n";
+        let sql = "INSERT INTO streams SELECT coalesce(max(n), 0) + 1, $1::bytea, $2::text FROM streams \
+                   ON CONFLICT DO NOTHING RETURNING n";
         let entered = link.query(sql, &[&bytes(&raw), &name])?;
         if let Some(row) = entered.first() {
             let (number, chain) = (get::<i64>(row, 0)?, domain::entry::genesis(location.domain, &stream));

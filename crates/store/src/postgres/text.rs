@@ -54,7 +54,8 @@ pub(crate) fn search(
     let query = quoted_words.into_iter().collect::<Vec<_>>().join(" & ");
     let newest = if spec.column("updated_at").is_some() { "t.updated_at DESC NULLS LAST, " } else { "" };
     let sql = format!(
-        "SELECT {} FROM {} t WHERE t.{COLUMN} @@ $1::text::tsquery AND t.workspace = $2 AND t.deleted = 0 ORDER BY {newest}t.id LIMIT $3",
+        "SELECT {} FROM {} t WHERE t.{COLUMN} @@ $1::text::tsquery AND t.workspace = $2 AND t.deleted = 0 \
+         ORDER BY {newest}t.id LIMIT $3",
         row_columns(spec),
         quoted(spec.table)
     );

@@ -96,11 +96,30 @@ impl Txn for PostgresTxn<'_> {
         // The operation may come again within the group.
         self.locked.operations.insert(logged.entry.operation_id);
         self.link.execute(
-            "INSERT INTO log VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)",
+            "INSERT INTO log \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)",
             &[
-                &position, &log.before, &log.after, &log.kind, &log.schema, &log.workspace, &log.id, &log.op, &log.version,
-                &log.edits, &log.fields, &log.clock, &log.actor, &log.operation, &log.run_key, &log.source_event,
-                &log.cause_depth, &log.at, &log.body_hash, &log.chain, &previous,
+                &position,
+                &log.before,
+                &log.after,
+                &log.kind,
+                &log.schema,
+                &log.workspace,
+                &log.id,
+                &log.op,
+                &log.version,
+                &log.edits,
+                &log.fields,
+                &log.clock,
+                &log.actor,
+                &log.operation,
+                &log.run_key,
+                &log.source_event,
+                &log.cause_depth,
+                &log.at,
+                &log.body_hash,
+                &log.chain,
+                &previous,
             ],
         )?;
         if *stored != Stored::default() {

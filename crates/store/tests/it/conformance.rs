@@ -16,9 +16,11 @@ use crate::fixtures::{CHECKPOINT, LEASE, MEMO, PING, THING, assert_sound, body, 
 
 pub(crate) type Make<'a> = &'a dyn Fn(&str) -> Box<dyn Store>;
 
+type Case = fn(&mut dyn Store);
+
 /// Every case, each on a fresh store.
 pub(crate) fn all(make: Make<'_>) {
-    let cases: &[(&str, fn(&mut dyn Store))] = &[
+    let cases: &[(&str, Case)] = &[
         ("put_read", a_put_can_be_read),
         ("versions", a_write_on_another_version_is_refused_and_changes_nothing),
         ("tombstone", a_tombstone_hides_and_a_put_brings_back),

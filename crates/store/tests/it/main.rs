@@ -1,5 +1,8 @@
 //! The store's contract tests: one suite for every backend, and what only SQLite or PostgreSQL can get wrong.
 
+// Says to clippy that everything in here is a test, helpers included.
+#![cfg(test)]
+
 mod actor;
 mod conformance;
 mod crash;

@@ -112,10 +112,13 @@ fn any_history() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec(prop_oneof![6 => group, 1 => Just(Turn::Reopen)], 1..12)
 }
 
+/// A commit and the answer to it.
+type Foretold = (Sent, Result<Done>);
+
 /// A history with every commit spelled out and every answer foretold.
 struct Script {
-    /// `None` opens the store again.
-    turns: Vec<Option<Vec<(Sent, Result<Done>)>>>,
+    /// Groups; `None` opens the store again.
+    turns: Vec<Option<Vec<Foretold>>>,
     oracle: Oracle,
     sent: Vec<Sent>,
 }
@@ -133,7 +136,7 @@ impl Script {
         script
     }
 
-    fn foretell(&mut self, draft: &Draft, has_poison: bool) -> (Sent, Result<Done>) {
+    fn foretell(&mut self, draft: &Draft, has_poison: bool) -> Foretold {
         let earlier = |n: usize| self.sent.get(n % self.sent.len().max(1));
         let sent = match draft.origin {
             Origin::Repeat(n) if !self.sent.is_empty() => earlier(n).cloned().expect("something was sent"),
@@ -199,8 +202,8 @@ impl Script {
 }
 
 fn content_of(spec: &'static Spec, choice: u8, has_poison: bool) -> Content {
-    let name = (choice % 3 > 0).then(|| NAMES[usize::from(choice % 3) - 1]);
-    let size = (choice % 4 > 0).then(|| i64::from(choice % 4) - 2);
+    let name = [None, Some(NAMES[0]), Some(NAMES[1])][usize::from(choice % 3)];
+    let size = [None, Some(-1), Some(0), Some(1)][usize::from(choice % 4)];
     if spec == Fence::SPEC {
         let epoch = i64::from(choice % 4);
         let text = format!(r#"{{"epoch":"{epoch}","raised_at":"{}","subject":"{SUBJECT}"}}"#, Timestamp::EPOCH);
@@ -459,7 +462,8 @@ fn l20_d8_a_commit_that_ends_the_transaction_changes_no_other_answer() {
 fn d8_an_error_while_the_head_is_written_leaves_no_gap() {
     let folder = tempfile::tempdir().unwrap();
     let mut file = File::new(folder.path());
-    let trigger = "CREATE TRIGGER poison BEFORE UPDATE ON log_head WHEN new.counter = 2 BEGIN SELECT RAISE(ROLLBACK, 'poison'); END";
+    let trigger =
+        "CREATE TRIGGER poison BEFORE UPDATE ON log_head WHEN new.counter = 2 BEGIN SELECT RAISE(ROLLBACK, 'poison'); END";
     tamper(&file.location.path, trigger);
     let put_thing = |number: u8| commit(&number.to_string(), vec![crate::fixtures::put(&THING, number, 0, "{}")]);
     let results = file.sqlite().apply_group(&[put_thing(1), put_thing(2)]);

@@ -1,5 +1,5 @@
-//! A PostgreSQL of the tests' own: one server per test process, on a socket in a temporary folder, with every setting that durability
-//! rests on left as it is.
+//! A PostgreSQL of the tests' own: one server per test process, on a socket in a temporary folder, with every setting that
+//! durability rests on left as it is.
 //!
 //! A small shell stands between us and the server. It holds the other end of a pipe that closes when this process ends, however it
 //! ends, and then stops the server and removes the folder.
@@ -43,7 +43,8 @@ pub(crate) fn shared() -> &'static Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        let folder = tempfile::Builder::new().prefix("verger-pg-").tempdir().unwrap().keep();
+        let made = tempfile::Builder::new().prefix("verger-pg-").tempdir().unwrap();
+        let folder = made.path().to_owned();
         let root = std::fs::metadata(&folder).unwrap().uid() == 0;
         make_data(&folder, root);
         let mut command = Command::new("sh");
@@ -55,6 +56,8 @@ impl Server {
         command.arg("-c").arg(format!("unix_socket_directories={}", folder.display()));
         command.env("FOLDER", &folder).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = unprivileged(&mut command, root).spawn().unwrap();
+        // From here on the folder is the shell's to remove.
+        let folder = made.keep();
         let (log, pipe) = (Arc::new(Mutex::new(String::new())), shell.stdin.take());
         let (ready, wait) = channel();
         let lines = BufReader::new(shell.stdout.take().unwrap());

@@ -250,8 +250,11 @@ impl Committer for Flaky<'_> {
     }
 }
 
-/// Dies at one of the three commits of an operation; `before` plans an operation on a fresh pair.
-fn dies_at(at: usize, is_done: bool, before: fn(&mut Pair) -> Plan) -> (Pair, Plan) {
+/// Plans an operation on a fresh pair.
+type Prepare = fn(&mut Pair) -> Plan;
+
+/// Dies at one of the three commits of an operation.
+fn dies_at(at: usize, is_done: bool, before: Prepare) -> (Pair, Plan) {
     let mut pair = Pair::new();
     let plan = before(&mut pair);
     // The agent commits first and last, the journal in between.
@@ -264,7 +267,7 @@ fn dies_at(at: usize, is_done: bool, before: fn(&mut Pair) -> Plan) -> (Pair, Pl
 
 #[test]
 fn l24_a_crash_at_any_commit_converges() {
-    let plans: [(fn(&mut Pair) -> Plan, _); 2] = [(|_| plan("a"), [1, 1, 0]), (refused_plan, [1, 0, 1])];
+    let plans: [(Prepare, _); 2] = [(|_| plan("a"), [1, 1, 0]), (refused_plan, [1, 0, 1])];
     for (before, ended) in plans {
         let fresh = before(&mut Pair::new());
         for (at, is_done) in [(0, false), (0, true), (1, false), (1, true), (2, false), (2, true)] {

@@ -30,7 +30,10 @@ const FILES: [(&str, &str); 11] = [
     ),
     ("crates/store/src/lib.rs", "//! Shelves.\n//!\n//! Owns: the shelves.\n//! Must not know: what is on them.\n"),
     ("tests/main.rs", "//! Outside.\n\n#[test]\nfn k13_holds() {}\n"),
-    ("docs/contracts.md", "# Contracts\n\n| id | what of it holds | where it is proven |\n|---|---|---|\n| K13 | whole | tests/main.rs |\n"),
+    (
+        "docs/contracts.md",
+        "# Contracts\n\n| id | what of it holds | where it is proven |\n|---|---|---|\n| K13 | whole | tests/main.rs |\n",
+    ),
     ("docs/errors/out_of_scope.md", "# out_of_scope\n\nText.\n"),
     ("docs/errors/VERSION_CONFLICT.md", "# VERSION_CONFLICT\n\nText.\n"),
 ];

@@ -39,8 +39,6 @@ pub(crate) enum Crash {
 }
 
 impl Crash {
-    pub(crate) const ALL: [Self; 4] = [Self::Lost, Self::Kept, Self::Cut, Self::Torn];
-
     fn keeps_entry(self, random: &mut Random) -> bool {
         match self {
             Self::Lost => false,
