@@ -1,8 +1,9 @@
 //! The group-commit queue: one thread owns the store, everybody else sends it commits and waits.
 //!
 //! While one group is on its way to the disk the next one gathers, so the cost of an fsync is shared without anybody waiting on
-//! purpose. The queue is bounded: a caller that finds it full waits. A stop acts here first: from the instant [`Writer::fence`] returns,
-//! guarded commits of the subject are refused, whether or not the fence is durable yet.
+//! purpose. The queue is bounded: a caller that finds it full waits. A stop acts here first: once [`Writer::fence`] has returned,
+//! guarded commits of the subject are refused, whether or not the fence is durable yet. Only a group that had already been gathered
+//! may still land.
 
 use std::collections::BTreeMap;
 use std::fmt;
