@@ -15,7 +15,7 @@ use domain::records::slug::Slug;
 use domain::records::workspace::{Workspace, WorkspaceKind, WorkspaceState};
 use store::actor::{self, Running, Writer};
 use store::env::Env;
-use store::saga;
+use store::saga::{self, Recovered};
 use store::sqlite::SqliteStore;
 use store::store::{Reader, Scan, Store};
 
@@ -47,7 +47,7 @@ impl fmt::Debug for Handle {
 pub struct Opened {
     pub handle: Handle,
     /// Operations that a crash had left between the two domains.
-    pub recovered: usize,
+    pub recovered: Recovered,
 }
 
 impl Handle {

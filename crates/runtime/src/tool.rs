@@ -54,7 +54,7 @@ impl Handle {
         let (mut journal, mut agent) = (self.writer(Domain::Journal).clone(), self.writer(Domain::Agent).clone());
         match saga::run(&mut journal, &mut agent, &plan, self.env().clock.now())? {
             Ending::Done(_) => Ok(done),
-            Ending::Refused(code) => Err(Error::new(ErrorCode::VersionConflict, format!("the journal refused: {code}"))),
+            Ending::Refused(code) => Err(Error::new(code, "the journal refused the note")),
         }
     }
 

@@ -14,7 +14,7 @@ use domain::record::{Body, Record, Spec};
 use domain::records::saga::{PlannedWrite, Saga, SagaPhase};
 use domain::time::Timestamp;
 
-use crate::store::{Reader, Scan};
+use crate::store::{Reader, Row, Scan};
 use crate::{Error, Result};
 
 /// A place to commit to: the actor's handle in production, the bare store in a simulator.
@@ -75,7 +75,22 @@ pub struct Plan {
 pub enum Ending {
     Done(Committed),
     /// The journal's refusal, recorded in the agent domain.
-    Refused(String),
+    Refused(ErrorCode),
+}
+
+/// What a recovery found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Operations that it finished.
+    pub finished: usize,
+    /// Operations that the journal has, but the agent domain refuses to record. They stay for a person to look at.
+    pub stuck: usize,
+}
+
+/// A saga row with the version that the next write to it expects.
+struct Open {
+    saga: Saga,
+    version: u64,
 }
 
 /// Carries out an operation. Repeating it with the same plan is harmless.
@@ -87,6 +102,7 @@ pub fn run(journal: &mut dyn Committer, agent: &mut dyn Committer, plan: &Plan, 
         last_error: None,
         actor: plan.actor,
         run_key: plan.cause.run_key,
+        source_event: plan.cause.source_event,
         cause_depth: plan.cause.depth,
         request: plan.request.clone(),
         journal: plan.journal.iter().map(planned).collect::<Result<_>>()?,
@@ -99,7 +115,7 @@ pub fn run(journal: &mut dyn Committer, agent: &mut dyn Committer, plan: &Plan, 
     let intent = agent.commit(commit_of(&saga, plan.operation_id.part("intent"), vec![write], guards, Vec::new()))?;
     let guards = guards_in(Domain::Journal, &plan.guards);
     if !intent.repeated {
-        return advance(journal, agent, &saga, guards);
+        return advance(journal, agent, &Open { saga, version: 1 }, guards);
     }
     match stored(agent, &row_id)? {
         // What was decided first is carried out, even if the same request has led to another plan since.
@@ -108,30 +124,37 @@ pub fn run(journal: &mut dyn Committer, agent: &mut dyn Committer, plan: &Plan, 
     }
 }
 
-/// Finishes every operation that a crash left open. Returns how many there were.
-pub fn recover(journal: &mut dyn Committer, agent: &mut dyn Committer) -> Result<usize> {
-    let mut open = Vec::new();
+/// Finishes every operation that a crash left open.
+pub fn recover(journal: &mut dyn Committer, agent: &mut dyn Committer) -> Result<Recovered> {
+    let mut found = Vec::new();
     agent.with_reader(&mut |reader| {
         let snapshot = reader.read()?;
         let mut scan = Scan::new(Saga::SPEC, "by_updated");
         loop {
             let page = snapshot.scan(&scan)?;
             for row in &page.rows {
-                open.extend(row.record::<Saga>()?);
+                found.extend(open_row(row)?);
             }
             let Some(next) = page.next else { return Ok(()) };
             scan.after = Some(next);
         }
     })?;
-    for saga in &open {
+    let mut recovered = Recovered::default();
+    for open in &found {
         // No guards here: the intent was decided and made durable before the crash, and its guards held then.
-        advance(journal, agent, saga, Vec::new())?;
+        match advance(journal, agent, open, Vec::new()) {
+            Ok(_) => recovered.finished += 1,
+            // One operation that cannot be finished must not keep the home from opening.
+            Err(refusal) if refusal.is_refusal() => recovered.stuck += 1,
+            Err(failure) => return Err(failure),
+        }
     }
-    Ok(open.len())
+    Ok(recovered)
 }
 
 /// From the durable intent to the durable outcome.
-fn advance(journal: &mut dyn Committer, agent: &mut dyn Committer, saga: &Saga, guards: Vec<Guard>) -> Result<Ending> {
+fn advance(journal: &mut dyn Committer, agent: &mut dyn Committer, open: &Open, guards: Vec<Guard>) -> Result<Ending> {
+    let saga = &open.saga;
     let writes = writes_of(&saga.journal)?;
     let heads = witnesses(Domain::Agent, agent.heads()?);
     let effect = match journal.commit(commit_of(saga, saga.operation_id, writes, guards, heads)) {
@@ -144,7 +167,7 @@ fn advance(journal: &mut dyn Committer, agent: &mut dyn Committer, saga: &Saga, 
         spec: Saga::SPEC,
         id: Saga::row_id(&saga.operation_id),
         workspace: WorkspaceId::NONE,
-        expected: Expected::Version(1),
+        expected: Expected::Version(open.version),
         change: Change::Tombstone,
     });
     let heads = witnesses(Domain::Journal, journal.heads()?);
@@ -152,11 +175,29 @@ fn advance(journal: &mut dyn Committer, agent: &mut dyn Committer, saga: &Saga, 
         Ok(_) => outcome_id(&saga.operation_id),
         Err(refusal) => refusal_id(&saga.operation_id, refusal.code()),
     };
-    agent.commit(commit_of(saga, ended_id, outcome, Vec::new(), heads))?;
+    match agent.commit(commit_of(saga, ended_id, outcome, Vec::new(), heads)) {
+        Ok(_) => {}
+        Err(refusal) if refusal.is_refusal() => {
+            mark_stuck(agent, open, &refusal)?;
+            return Err(refusal);
+        }
+        Err(failure) => return Err(failure),
+    }
     match effect {
         Ok(committed) => Ok(Ending::Done(committed)),
-        Err(refusal) => Ok(Ending::Refused(refusal.code().as_str().to_owned())),
+        Err(refusal) => Ok(Ending::Refused(refusal.code())),
     }
+}
+
+/// Writes down that the outcome could not be recorded, once.
+fn mark_stuck(agent: &mut dyn Committer, open: &Open, refusal: &Error) -> Result<()> {
+    if open.saga.phase == SagaPhase::AgentRefused {
+        return Ok(());
+    }
+    let last_error = Some(refusal.code().as_str().to_owned());
+    let saga = Saga { phase: SagaPhase::AgentRefused, last_error, ..open.saga.clone() };
+    let write = saga_write(&saga, Expected::Version(open.version))?;
+    agent.commit(commit_of(&saga, saga.operation_id.part("stuck"), vec![write], Vec::new(), Vec::new())).map(|_| ())
 }
 
 /// How an operation ended that is no longer open: the same answer as the first time.
@@ -169,7 +210,7 @@ fn finished(journal: &dyn Committer, agent: &dyn Committer, operation_id: &Opera
     }
     for code in ErrorCode::ALL {
         if outcome_of(agent, &refusal_id(operation_id, *code))?.is_some() {
-            return Ok(Ending::Refused(code.as_str().to_owned()));
+            return Ok(Ending::Refused(*code));
         }
     }
     Err(unreadable("has an intent, but neither a saga row nor an outcome"))
@@ -202,17 +243,21 @@ fn guards_in(domain: Domain, guards: &[Guard]) -> Vec<Guard> {
     guards.iter().filter(belongs).cloned().collect()
 }
 
-fn stored(agent: &dyn Committer, row_id: &RawId) -> Result<Option<Saga>> {
+fn stored(agent: &dyn Committer, row_id: &RawId) -> Result<Option<Open>> {
     let mut found = None;
     agent.with_reader(&mut |reader| {
-        found = reader.read()?.get(Saga::SPEC, row_id)?.map(|row| row.record()).transpose()?.flatten();
+        found = reader.read()?.get(Saga::SPEC, row_id)?.as_ref().map(open_row).transpose()?.flatten();
         Ok(())
     })?;
     Ok(found)
 }
 
+fn open_row(row: &Row) -> Result<Option<Open>> {
+    Ok(row.record()?.map(|saga| Open { saga, version: row.version }))
+}
+
 fn commit_of(saga: &Saga, operation_id: OperationId, writes: Vec<Write>, guards: Vec<Guard>, witnesses: Vec<Witness>) -> Commit {
-    let cause = Cause { run_key: saga.run_key, source_event: None, depth: saga.cause_depth };
+    let cause = Cause { run_key: saga.run_key, source_event: saga.source_event, depth: saga.cause_depth };
     Commit { operation_id, request: saga.request.clone(), actor: saga.actor, cause, guards, writes, witnesses }
 }
 

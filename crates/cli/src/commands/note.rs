@@ -221,8 +221,12 @@ fn write(
 
 pub(super) fn open(home: &Home, env: &Env) -> Result<Handle, Failure> {
     let opened = Handle::open(home, env)?;
-    if opened.recovered > 0 {
-        note(&format!("finished {} operations that a crash had interrupted", opened.recovered));
+    if opened.recovered.finished > 0 {
+        note(&format!("finished {} operations that a crash had interrupted", opened.recovered.finished));
+    }
+    if opened.recovered.stuck > 0 {
+        let stuck = opened.recovered.stuck;
+        note(&format!("warning: {stuck} operations are done in the journal, but the agent's side of them cannot be recorded"));
     }
     Ok(opened.handle)
 }

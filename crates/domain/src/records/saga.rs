@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::entry::Actor;
-use crate::id::{OperationId, RawId, WorkspaceId};
+use crate::id::{EventId, OperationId, RawId, WorkspaceId};
 use crate::key::RunKey;
 use crate::named::named_enum;
 use crate::records::cursor::counter_text;
@@ -16,8 +16,8 @@ named_enum! {
     SagaPhase {
         /// The intent is durable; whether the journal has it is not known.
         JournalPending = "journal_pending",
-        /// The journal refused for good; the agent side is still to learn it.
-        JournalRefused = "journal_refused",
+        /// The journal has answered, but the agent domain refuses to record it: a person has to look.
+        AgentRefused = "agent_refused",
     }
 }
 
@@ -26,13 +26,15 @@ named_enum! {
 pub struct Saga {
     pub operation_id: OperationId,
     pub phase: SagaPhase,
-    /// The code of the journal's refusal, or of the last failed attempt.
+    /// The code of the agent domain's refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// Actor, cause and request of both commits.
     pub actor: Actor,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_key: Option<RunKey>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_event: Option<EventId>,
     pub cause_depth: u8,
     pub request: String,
     pub journal: Vec<PlannedWrite>,
@@ -73,6 +75,6 @@ mod tests {
 
     #[test]
     fn names_are_what_is_stored() {
-        assert_eq!(SagaPhase::ALL.iter().map(|v| v.as_str()).collect::<Vec<_>>(), ["journal_pending", "journal_refused"]);
+        assert_eq!(SagaPhase::ALL.iter().map(|v| v.as_str()).collect::<Vec<_>>(), ["journal_pending", "agent_refused"]);
     }
 }

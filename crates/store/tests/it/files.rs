@@ -367,7 +367,7 @@ fn l61_the_first_schema_opens_with_all_data() {
     assert_eq!(journal.reader().search(records::note::Note::SPEC, &workspace(), "edited", 99).unwrap().len(), 4);
     assert_counts(journal);
     // What was open when the files were written is finished now.
-    assert_eq!(saga::recover(journal, agent).unwrap(), 1);
+    assert_eq!(saga::recover(journal, agent).unwrap().finished, 1);
     assert_eq!(journal.reader().search(records::note::Note::SPEC, &workspace(), "finished by whoever opens", 9).unwrap().len(), 1);
 }
 

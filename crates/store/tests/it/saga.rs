@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use domain::causality::{Domain, StreamId};
+use domain::code::ErrorCode;
 use domain::commit::{Cause, Change, Commit, Committed, Expected, Guard, Write};
 use domain::entry::{Actor, Head};
 use domain::id::{AgentId, RawId, WorkspaceId};
@@ -11,13 +12,13 @@ use domain::records::agent::Agent;
 use domain::records::fence::Fence;
 use domain::records::message::{AgentMessageKind, Message};
 use domain::records::note::Note;
-use domain::records::saga::Saga;
+use domain::records::saga::{Saga, SagaPhase};
 use domain::records::slug::Slug;
 use domain::records::wrappers::AgentMessageMetadata;
 use domain::time::Timestamp;
 use store::env::Env;
 use store::memory::MemoryStore;
-use store::saga::{self, Committer, Ending, Plan};
+use store::saga::{self, Committer, Ending, Plan, Recovered};
 use store::store::{Reader, Scan, Store, own_streams};
 use store::{Error, Result, verify};
 
@@ -122,7 +123,9 @@ impl Pair {
     }
 
     fn recover(&mut self) -> usize {
-        saga::recover(&mut self.journal, &mut self.agent).unwrap()
+        let recovered = saga::recover(&mut self.journal, &mut self.agent).unwrap();
+        assert_eq!(recovered.stuck, 0);
+        recovered.finished
     }
 
     fn traces(&self, plan: &Plan) -> [usize; 3] {
@@ -204,7 +207,7 @@ fn l24_l20_a_repeat_carries_out_the_plan_that_was_decided_first() {
 fn l24_a_refusal_of_the_journal_is_recorded_for_the_agent() {
     let mut pair = Pair::new();
     let plan = refused_plan(&mut pair);
-    assert_eq!(pair.run(&plan).unwrap(), Ending::Refused("VERSION_CONFLICT".to_owned()));
+    assert_eq!(pair.run(&plan).unwrap(), Ending::Refused(ErrorCode::VersionConflict));
     assert_eq!(pair.traces(&plan), [1, 0, 1], "the note is the one that was there before");
     assert_eq!(pair.journal.reader().read().unwrap().outcome(&plan.operation_id).unwrap(), None);
     pair.assert_settled();
@@ -337,7 +340,7 @@ fn l24_a_fence_raised_before_the_intent_refuses_everything() {
 fn l24_a_fence_raised_between_intent_and_effect_refuses_the_effect() {
     let mut pair = Pair::new();
     raise(&mut pair.journal, 2);
-    assert_eq!(pair.run(&guarded()).unwrap(), Ending::Refused("fenced".to_owned()));
+    assert_eq!(pair.run(&guarded()).unwrap(), Ending::Refused(ErrorCode::Fenced));
     assert_eq!(pair.traces(&guarded()), [0, 0, 1]);
     pair.assert_settled();
 }
@@ -361,7 +364,7 @@ fn l1_each_guard_is_checked_in_the_domain_of_its_record() {
     let guards = vec![Guard::Live { spec: Agent::SPEC, id: id(7) }];
     assert!(matches!(pair.run(&Plan { guards, ..plan("a") }).unwrap(), Ending::Done(_)));
     let guards = vec![Guard::Live { spec: Note::SPEC, id: id(9) }];
-    assert_eq!(pair.run(&Plan { guards, ..plan("b") }).unwrap(), Ending::Refused("guard_failed".to_owned()));
+    assert_eq!(pair.run(&Plan { guards, ..plan("b") }).unwrap(), Ending::Refused(ErrorCode::GuardFailed));
     pair.assert_settled();
 }
 
@@ -370,7 +373,7 @@ fn l1_no_agent_record_gets_into_the_journal_by_a_saga() {
     let mut pair = Pair::new();
     let good = plan("a");
     let astray = Plan { journal: good.agent.clone(), agent: Vec::new(), ..good };
-    assert_eq!(pair.run(&astray).unwrap(), Ending::Refused("invalid_commit".to_owned()));
+    assert_eq!(pair.run(&astray).unwrap(), Ending::Refused(ErrorCode::InvalidCommit));
     assert_eq!(pair.traces(&astray), [0, 0, 1]);
     pair.assert_settled();
 }
@@ -382,4 +385,19 @@ fn an_erasure_is_refused_before_anything_is_written() {
     erasing.journal[0].change = Change::Erase;
     assert!(matches!(pair.run(&erasing), Err(Error::InvalidCommit(_))));
     assert_eq!((open_sagas(&pair.agent), pair.traces(&erasing)), (Ok(0), [0, 0, 0]));
+}
+
+#[test]
+fn l24_an_outcome_that_the_agent_domain_refuses_stays_for_a_person_and_keeps_nothing_from_opening() {
+    let mut pair = Pair::new();
+    let plan = plan("stuck");
+    pair.agent.commit(commit("in the way", plan.agent.clone())).unwrap();
+    assert!(matches!(pair.run(&plan), Err(Error::VersionConflict { .. })));
+    let expected = Recovered { finished: 0, stuck: 1 };
+    assert_eq!(saga::recover(&mut pair.journal, &mut pair.agent), Ok(expected));
+    assert_eq!(saga::recover(&mut pair.journal, &mut pair.agent), Ok(expected), "and nothing is doubled by trying again");
+    let row = pair.agent.reader().read().unwrap().get(Saga::SPEC, &Saga::row_id(&plan.operation_id)).unwrap().unwrap();
+    let saga: Saga = row.record().unwrap().unwrap();
+    assert_eq!((saga.phase, saga.last_error.as_deref()), (SagaPhase::AgentRefused, Some("VERSION_CONFLICT")));
+    assert_eq!(pair.traces(&plan), [1, 1, 0]);
 }
