@@ -8,6 +8,8 @@ pub const NOTE_TEXT_BYTES_MAX: usize = 1 << 20;
 pub const BODY_BYTES_MAX: usize = 7 << 20;
 /// LIMIT: writes in one commit; they share one log range and are held in memory twice.
 pub const COMMIT_WRITES_MAX: usize = 1_000;
+/// LIMIT: bodies and request of one commit; two of the longest bodies fit, and a group of them in memory.
+pub const COMMIT_BYTES_MAX: usize = 16 << 20;
 /// LIMIT: guards in one commit; each is a read inside the write transaction.
 pub const COMMIT_GUARDS_MAX: usize = 64;
 /// LIMIT: commits in one group; beyond this the wait for the first grows and nothing is saved.

@@ -55,6 +55,10 @@ impl Handle {
         match saga::run(&mut journal, &mut agent, &plan, self.env().clock.now())? {
             Ending::Done(_) => Ok(done),
             Ending::Refused(code) => Err(Error::new(code, "the journal refused the note")),
+            Ending::Stuck(code) => {
+                let message = format!("{} is in the journal, but the agent's side could not be recorded: {code}", done.note);
+                Err(Error::new(ErrorCode::CommitUnknown, message))
+            }
         }
     }
 

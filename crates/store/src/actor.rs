@@ -208,8 +208,10 @@ impl Owner {
         while let Some((commit, answer)) = candidate.take() {
             taken += 1;
             match self.fenced(&commit) {
+                // What was done before the fence was raised is still answered with its outcome.
                 Some(refusal) => {
-                    answer.send(Err(refusal)).ok();
+                    let known = self.store.lookup(&commit);
+                    answer.send(known.and_then(|outcome| outcome.ok_or(refusal))).ok();
                 }
                 None => {
                     bytes += commit.body_bytes();

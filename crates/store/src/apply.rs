@@ -11,7 +11,7 @@ use domain::commit::{Change, Commit, Committed, Expected, Guard, Write, Written}
 use domain::entry::{Entry, FieldsSet, Head, Witness};
 use domain::hash::{self, Hash, Salt};
 use domain::id::{HostId, OperationId, RawId};
-use domain::limits::{CAUSE_DEPTH_MAX, COMMIT_GUARDS_MAX, COMMIT_WRITES_MAX};
+use domain::limits::{CAUSE_DEPTH_MAX, COMMIT_BYTES_MAX, COMMIT_GUARDS_MAX, COMMIT_WRITES_MAX};
 use domain::record::{Body, Class, Record, Spec, Value};
 use domain::records::fence::Fence;
 use domain::time::Timestamp;
@@ -156,6 +156,9 @@ pub(crate) fn repeated(txn: &mut dyn Txn, commit: &Commit) -> Result<Option<Comm
         return Ok(None);
     };
     match request {
+        Some((salt, stored)) if !row::request_is_whole(&salt, &stored) => {
+            Err(Error::Unreadable(format!("the request hash of {}", commit.operation_id)))
+        }
         Some((salt, stored)) if row::request_hash(&salt, &commit.request) != stored => {
             Err(Error::OperationIdReused { operation_id: commit.operation_id })
         }
@@ -167,6 +170,9 @@ fn check_shape(domain: Domain, commit: &Commit) -> Result<()> {
     let invalid = |message: String| Err(Error::InvalidCommit(message));
     if commit.writes.is_empty() || commit.writes.len() > COMMIT_WRITES_MAX {
         return invalid(format!("it has {} writes; 1 to {COMMIT_WRITES_MAX} are allowed", commit.writes.len()));
+    }
+    if commit.body_bytes() + commit.request.len() > COMMIT_BYTES_MAX {
+        return invalid(format!("its bodies and its request have more than {COMMIT_BYTES_MAX} bytes"));
     }
     if commit.guards.len() > COMMIT_GUARDS_MAX {
         return invalid(format!("it has {} guards; at most {COMMIT_GUARDS_MAX} are allowed", commit.guards.len()));
@@ -264,6 +270,7 @@ impl Step<'_> {
     fn write(&mut self, write: &Write) -> Result<Written> {
         let before = self.txn.row(write.spec, &write.id)?;
         check_expected(write, before.as_ref())?;
+        check_fence(write, before.as_ref())?;
         let before_body = before.as_ref().map(Row::parsed_body).transpose()?.flatten();
         let dot = write.spec.class.stream().map(|stream| {
             let counter = self.position.head(stream).counter + 1;
@@ -388,6 +395,25 @@ fn check_expected(write: &Write, before: Option<&Row>) -> Result<()> {
     Ok(())
 }
 
+/// A fence only rises, and stays.
+fn check_fence(write: &Write, before: Option<&Row>) -> Result<()> {
+    if write.spec != Fence::SPEC {
+        return Ok(());
+    }
+    let epoch_of = |text: &str| Fence::from_body(text).map(|fence| fence.epoch);
+    let wanted = write.change.body().map(|body| epoch_of(body.text())).transpose();
+    let wanted = wanted.map_err(|error| Error::InvalidCommit(error.to_string()))?;
+    let current = before.and_then(|row| row.body.as_deref()).map(epoch_of).transpose();
+    let current = current.map_err(|error| Error::Unreadable(error.to_string()))?;
+    match (wanted, current) {
+        (None, _) => Err(Error::InvalidCommit("a fence is not taken away".to_owned())),
+        (Some(wanted), Some(current)) if wanted < current => {
+            Err(Error::InvalidCommit(format!("a fence at epoch {current} is not lowered to {wanted}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The row after a write, and which fields the write set.
 pub(crate) fn next_row(
     host: HostId,
@@ -452,7 +478,8 @@ fn adjust_aggregates(
         for (sign, row, body) in [(-1, before, before_body), (1, Some(row), body)] {
             let (Some(row), Some(body)) = (row.filter(|row| !row.deleted), body) else { continue };
             let (group, amount) = contribution(spec, aggregate, row, body)?;
-            *differences.entry(group).or_insert(0) += sign * amount;
+            let difference = differences.entry(group).or_insert(0);
+            *difference = difference.saturating_add(amount.saturating_mul(sign));
         }
         for (group, difference) in differences.into_iter().filter(|(_, difference)| *difference != 0) {
             txn.add_to_aggregate(spec, aggregate.name, &group, difference)?;

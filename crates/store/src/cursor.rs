@@ -3,6 +3,7 @@
 //! A consumer reads entries of every stream after its places, makes its product, and commits product and moved cursor together, in
 //! the product's database. Streams are read one by one; there is no order between them, and none is invented.
 
+use domain::causality::{Domain, Dot, StreamId};
 use domain::commit::{Change, Expected, Write};
 use domain::entry::Head;
 use domain::id::{RawId, WorkspaceId};
@@ -13,40 +14,44 @@ use domain::time::Timestamp;
 use crate::store::{Logged, Row, Scan, Snapshot, Stored};
 use crate::{Error, Result};
 
-/// A consumer's cursor with the version its next move expects.
+/// A stored cursor with the version its next move expects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     pub cursor: Cursor,
-    /// 0 when it was never stored.
     pub version: u64,
 }
 
 /// What a consumer has to read next, and where it stands afterwards.
 #[derive(Debug, Clone)]
 pub struct Batch {
+    /// Whole commits only.
     pub entries: Vec<(Logged, Stored)>,
     pub after: Cursor,
 }
 
-/// Finds a consumer's cursor. A new one starts at the head of the source: what happened before it existed is not its business.
-pub fn open(
-    product: &dyn Snapshot,
-    source: &dyn Snapshot,
-    consumer: &str,
-    at: Timestamp,
-    of: domain::causality::Domain,
-) -> Result<Held> {
+/// A consumer that starts up.
+#[derive(Debug, Clone)]
+pub enum Opened {
+    Held(Held),
+    /// It is new, and starts at the head of the source: what happened before it existed is not its business. This write must be
+    /// committed first, or a crash would move the start past what came in between.
+    New(Write),
+}
+
+/// Finds a consumer's cursor and checks that the source still is the log it stands in.
+pub fn open(product: &dyn Snapshot, source: &dyn Snapshot, consumer: &str, at: Timestamp, of: Domain) -> Result<Opened> {
     let row = product.get(Cursor::SPEC, &Cursor::id_of(consumer))?;
-    if let Some(held) = row.as_ref().map(held).transpose()?.flatten() {
-        check(source, &held.cursor)?;
-        return Ok(held);
+    match row.as_ref().map(held).transpose()?.flatten() {
+        Some(held) => {
+            check(source, &held.cursor)?;
+            Ok(Opened::Held(held))
+        }
+        None => Ok(Opened::New(write(&at_head(source, consumer, at, of)?, Expected::Absent)?)),
     }
-    let cursor = at_head(source, consumer, at, of)?;
-    Ok(Held { cursor, version: row.map_or(0, |row| row.version) })
 }
 
 /// A cursor at the end of everything there is.
-pub fn at_head(source: &dyn Snapshot, consumer: &str, at: Timestamp, of: domain::causality::Domain) -> Result<Cursor> {
+pub fn at_head(source: &dyn Snapshot, consumer: &str, at: Timestamp, of: Domain) -> Result<Cursor> {
     let places = source.heads()?.iter().filter(|head| head.counter > 0).map(place_of).collect();
     Ok(Cursor { consumer: consumer.to_owned(), source: of, history: source.history_id()?, places, updated_at: at })
 }
@@ -81,19 +86,18 @@ pub fn check(source: &dyn Snapshot, cursor: &Cursor) -> Result<()> {
     Ok(())
 }
 
-fn dot_of(place: &Place) -> domain::causality::Dot {
-    let stream = domain::causality::StreamId { host: place.host, stream: place.stream };
-    domain::causality::Dot { stream, counter: place.counter }
+fn dot_of(place: &Place) -> Dot {
+    Dot { stream: StreamId { host: place.host, stream: place.stream }, counter: place.counter }
 }
 
-/// Reads on from a cursor, at most `limit` entries.
+/// Reads on from a cursor: about `limit` entries, cut between commits and never inside one.
 pub fn next(source: &dyn Snapshot, held: &Held, limit: usize, at: Timestamp) -> Result<Batch> {
     let mut after = Cursor { updated_at: at, ..held.cursor.clone() };
     let mut entries = Vec::new();
     for head in source.heads()? {
         let known = after.places.iter_mut().find(|place| dot_of(place).stream == head.stream);
         let from = known.as_ref().map_or(0, |place| place.counter);
-        let read = source.entries(&head.stream, from, limit - entries.len())?;
+        let read = whole_commits(source, &head, from, limit.saturating_sub(entries.len()))?;
         let Some((last, _)) = read.last() else { continue };
         let place =
             Place { host: head.stream.host, stream: head.stream.stream, counter: last.entry.dot.counter, chain: last.chain };
@@ -107,10 +111,29 @@ pub fn next(source: &dyn Snapshot, held: &Held, limit: usize, at: Timestamp) -> 
     Ok(Batch { entries, after })
 }
 
+/// Entries of a stream up to the end of a commit; the first commit is read whole even if it is longer than the limit.
+fn whole_commits(source: &dyn Snapshot, head: &Head, from: u64, limit: usize) -> Result<Vec<(Logged, Stored)>> {
+    let mut read = source.entries(&head.stream, from, limit)?;
+    let Some(last) = read.last().map(|(logged, _)| logged.entry.clone()) else { return Ok(read) };
+    if last.dot.counter < last.last {
+        let started_here = last.first == from + 1;
+        if started_here {
+            let rest = usize::try_from(last.last - last.dot.counter).unwrap_or(usize::MAX);
+            read.extend(source.entries(&head.stream, last.dot.counter, rest)?);
+        } else {
+            read.retain(|(logged, _)| logged.entry.dot.counter < last.first);
+        }
+    }
+    Ok(read)
+}
+
 /// The write that moves a cursor, to be committed with the product.
 pub fn moved(held: &Held, after: &Cursor) -> Result<Write> {
-    let body = after.to_body().map_err(|error| Error::InvalidCommit(error.to_string()))?;
-    let expected = if held.version == 0 { Expected::Absent } else { Expected::Version(held.version) };
-    let id: RawId = Cursor::id_of(&after.consumer);
+    write(after, Expected::Version(held.version))
+}
+
+fn write(cursor: &Cursor, expected: Expected) -> Result<Write> {
+    let body = cursor.to_body().map_err(|error| Error::InvalidCommit(error.to_string()))?;
+    let id: RawId = Cursor::id_of(&cursor.consumer);
     Ok(Write { spec: Cursor::SPEC, id, workspace: WorkspaceId::NONE, expected, change: Change::Put(body) })
 }

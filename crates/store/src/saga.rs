@@ -11,7 +11,7 @@ use domain::commit::{Cause, Change, Commit, Committed, Expected, Guard, Write};
 use domain::entry::{Actor, Head, Witness};
 use domain::id::{OperationId, RawId, WorkspaceId};
 use domain::record::{Body, Record, Spec};
-use domain::records::saga::{PlannedWrite, Saga, SagaPhase};
+use domain::records::saga::{PlannedGuard, PlannedWrite, Saga, SagaPhase};
 use domain::time::Timestamp;
 
 use crate::store::{Reader, Row, Scan};
@@ -76,6 +76,8 @@ pub enum Ending {
     Done(Committed),
     /// The journal's refusal, recorded in the agent domain.
     Refused(ErrorCode),
+    /// The journal has answered, but the agent domain refuses to record it, with this code. The saga row stays for a person.
+    Stuck(ErrorCode),
 }
 
 /// What a recovery found.
@@ -105,6 +107,7 @@ pub fn run(journal: &mut dyn Committer, agent: &mut dyn Committer, plan: &Plan, 
         source_event: plan.cause.source_event,
         cause_depth: plan.cause.depth,
         request: plan.request.clone(),
+        guards: guards_in(Domain::Journal, &plan.guards).iter().map(planned_guard).collect::<Result<_>>()?,
         journal: plan.journal.iter().map(planned).collect::<Result<_>>()?,
         agent: plan.agent.iter().map(planned).collect::<Result<_>>()?,
         agent_if_refused: plan.agent_if_refused.iter().map(planned).collect::<Result<_>>()?,
@@ -112,15 +115,15 @@ pub fn run(journal: &mut dyn Committer, agent: &mut dyn Committer, plan: &Plan, 
     };
     let write = saga_write(&saga, Expected::Absent)?;
     let guards = guards_in(Domain::Agent, &plan.guards);
-    let intent = agent.commit(commit_of(&saga, plan.operation_id.part("intent"), vec![write], guards, Vec::new()))?;
-    let guards = guards_in(Domain::Journal, &plan.guards);
+    let intent = agent.commit(agent_commit(&saga, plan.operation_id.part("intent"), vec![write], guards, Vec::new()))?;
     if !intent.repeated {
-        return advance(journal, agent, &Open { saga, version: 1 }, guards);
+        return advance(journal, agent, &Open { saga, version: 1 });
     }
     match stored(agent, &row_id)? {
+        Some(open) if open.saga.request != plan.request => Err(Error::OperationIdReused { operation_id: plan.operation_id }),
         // What was decided first is carried out, even if the same request has led to another plan since.
-        Some(open) => advance(journal, agent, &open, guards),
-        None => finished(journal, agent, &plan.operation_id),
+        Some(open) => advance(journal, agent, &open),
+        None => finished(journal, agent, &saga),
     }
 }
 
@@ -141,26 +144,29 @@ pub fn recover(journal: &mut dyn Committer, agent: &mut dyn Committer) -> Result
     })?;
     let mut recovered = Recovered::default();
     for open in &found {
-        // No guards here: the intent was decided and made durable before the crash, and its guards held then.
-        match advance(journal, agent, open, Vec::new()) {
-            Ok(_) => recovered.finished += 1,
+        match advance(journal, agent, open)? {
+            Ending::Done(_) | Ending::Refused(_) => recovered.finished += 1,
             // One operation that cannot be finished must not keep the home from opening.
-            Err(refusal) if refusal.is_refusal() => recovered.stuck += 1,
-            Err(failure) => return Err(failure),
+            Ending::Stuck(_) => recovered.stuck += 1,
         }
     }
     Ok(recovered)
 }
 
-/// From the durable intent to the durable outcome.
-fn advance(journal: &mut dyn Committer, agent: &mut dyn Committer, open: &Open, guards: Vec<Guard>) -> Result<Ending> {
+/// From the durable intent to the durable outcome. An effect that the journal has already is found by its id whatever the guards
+/// say; one that it has not is carried out only if they still hold.
+fn advance(journal: &mut dyn Committer, agent: &mut dyn Committer, open: &Open) -> Result<Ending> {
     let saga = &open.saga;
-    let writes = writes_of(&saga.journal)?;
-    let heads = witnesses(Domain::Agent, agent.heads()?);
-    let effect = match journal.commit(commit_of(saga, saga.operation_id, writes, guards, heads)) {
-        Ok(committed) => Ok(committed),
-        Err(refusal) if refusal.is_refusal() => Err(refusal),
-        Err(failure) => return Err(failure),
+    // From here on something is durable, so a failure never means that nothing was written.
+    let unknown = |error: Error| match error {
+        refusal if refusal.is_refusal() => refusal,
+        failure => Error::CommitUnknown { domain: Domain::Journal, operation_id: saga.operation_id, message: failure.to_string() },
+    };
+    let heads = witnesses(Domain::Agent, agent.heads().map_err(unknown)?);
+    let guards = saga.guards.iter().map(guard_of).collect::<Result<_>>()?;
+    let effect = match journal.commit(commit_of(saga, saga.operation_id, writes_of(&saga.journal)?, guards, heads)) {
+        Err(failure) if !failure.is_refusal() => return Err(unknown(failure)),
+        answered => answered,
     };
     let mut outcome = writes_of(if effect.is_ok() { &saga.agent } else { &saga.agent_if_refused })?;
     outcome.push(Write {
@@ -170,18 +176,20 @@ fn advance(journal: &mut dyn Committer, agent: &mut dyn Committer, open: &Open, 
         expected: Expected::Version(open.version),
         change: Change::Tombstone,
     });
-    let heads = witnesses(Domain::Journal, journal.heads()?);
+    let heads = witnesses(Domain::Journal, journal.heads().map_err(unknown)?);
     let ended_id = match &effect {
         Ok(_) => outcome_id(&saga.operation_id),
         Err(refusal) => refusal_id(&saga.operation_id, refusal.code()),
     };
-    match agent.commit(commit_of(saga, ended_id, outcome, Vec::new(), heads)) {
+    match agent.commit(agent_commit(saga, ended_id, outcome, Vec::new(), heads)) {
         Ok(_) => {}
+        // Another attempt at the same operation was quicker; its ending is the ending.
+        Err(Error::VersionConflict { kind, .. }) if kind == Saga::SPEC.kind => return finished(journal, agent, saga),
         Err(refusal) if refusal.is_refusal() => {
-            mark_stuck(agent, open, &refusal)?;
-            return Err(refusal);
+            mark_stuck(agent, open, &refusal).map_err(unknown)?;
+            return Ok(Ending::Stuck(refusal.code()));
         }
-        Err(failure) => return Err(failure),
+        Err(failure) => return Err(unknown(failure)),
     }
     match effect {
         Ok(committed) => Ok(Ending::Done(committed)),
@@ -197,23 +205,23 @@ fn mark_stuck(agent: &mut dyn Committer, open: &Open, refusal: &Error) -> Result
     let last_error = Some(refusal.code().as_str().to_owned());
     let saga = Saga { phase: SagaPhase::AgentRefused, last_error, ..open.saga.clone() };
     let write = saga_write(&saga, Expected::Version(open.version))?;
-    agent.commit(commit_of(&saga, saga.operation_id.part("stuck"), vec![write], Vec::new(), Vec::new())).map(|_| ())
+    agent.commit(agent_commit(&saga, saga.operation_id.part("stuck"), vec![write], Vec::new(), Vec::new())).map(|_| ())
 }
 
 /// How an operation ended that is no longer open: the same answer as the first time.
-fn finished(journal: &dyn Committer, agent: &dyn Committer, operation_id: &OperationId) -> Result<Ending> {
-    let unreadable = |what: &str| Error::Unreadable(format!("operation {operation_id} {what}"));
+fn finished(journal: &mut dyn Committer, agent: &dyn Committer, saga: &Saga) -> Result<Ending> {
+    let operation_id = &saga.operation_id;
     if outcome_of(agent, &outcome_id(operation_id))?.is_some() {
-        let effect = outcome_of(journal, operation_id)?;
-        let effect = effect.ok_or_else(|| unreadable("is done for the agent domain, but the journal does not have it"))?;
-        return Ok(Ending::Done(Committed { repeated: true, ..effect }));
+        // The journal has it: it compares the requests and answers with the first outcome.
+        let writes = writes_of(&saga.journal)?;
+        return journal.commit(commit_of(saga, *operation_id, writes, Vec::new(), Vec::new())).map(Ending::Done);
     }
     for code in ErrorCode::ALL {
         if outcome_of(agent, &refusal_id(operation_id, *code))?.is_some() {
             return Ok(Ending::Refused(*code));
         }
     }
-    Err(unreadable("has an intent, but neither a saga row nor an outcome"))
+    Err(Error::Unreadable(format!("operation {operation_id} has an intent, but neither a saga row nor an outcome")))
 }
 
 fn outcome_id(operation_id: &OperationId) -> OperationId {
@@ -261,6 +269,44 @@ fn commit_of(saga: &Saga, operation_id: OperationId, writes: Vec<Write>, guards:
     Commit { operation_id, request: saga.request.clone(), actor: saga.actor, cause, guards, writes, witnesses }
 }
 
+/// The agent's side names the operation and keeps nothing of its content: erasing the journal's record erases the request, too.
+fn agent_commit(saga: &Saga, operation_id: OperationId, writes: Vec<Write>, guards: Vec<Guard>, witnesses: Vec<Witness>) -> Commit {
+    let request = format!("[\"saga\",\"{}\"]", saga.operation_id);
+    Commit { request, ..commit_of(saga, operation_id, writes, guards, witnesses) }
+}
+
+fn planned_guard(guard: &Guard) -> Result<PlannedGuard> {
+    match guard {
+        Guard::Fence { subject, epoch } => Ok(PlannedGuard::Fence { subject: subject.clone(), epoch: *epoch }),
+        Guard::Version { spec, id, version } => {
+            Ok(PlannedGuard::Version { kind: spec.kind.to_owned(), id: id.with_prefix(spec.prefix), version: *version })
+        }
+        Guard::Live { spec, id } => Ok(PlannedGuard::Live { kind: spec.kind.to_owned(), id: id.with_prefix(spec.prefix) }),
+        Guard::AtMost { spec, .. } => Err(Error::InvalidCommit(format!("a limit on {} cannot guard a saga", spec.kind))),
+    }
+}
+
+fn guard_of(planned: &PlannedGuard) -> Result<Guard> {
+    match planned {
+        PlannedGuard::Fence { subject, epoch } => Ok(Guard::Fence { subject: subject.clone(), epoch: *epoch }),
+        PlannedGuard::Version { kind, id, version } => {
+            let (spec, id) = record_of(kind, id)?;
+            Ok(Guard::Version { spec, id, version: *version })
+        }
+        PlannedGuard::Live { kind, id } => {
+            let (spec, id) = record_of(kind, id)?;
+            Ok(Guard::Live { spec, id })
+        }
+    }
+}
+
+fn record_of(kind: &str, id: &str) -> Result<(&'static Spec, RawId)> {
+    let bad = |what: &str| Error::Unreadable(format!("what a saga names: {what}"));
+    let spec = domain::catalogue::find(kind).ok_or_else(|| bad(kind))?;
+    let (_, id) = RawId::parse_prefixed(id).ok_or_else(|| bad(id))?;
+    Ok((spec, id))
+}
+
 fn witnesses(domain: Domain, heads: Vec<Head>) -> Vec<Witness> {
     heads.into_iter().map(|head| Witness { domain, head }).collect()
 }
@@ -292,11 +338,9 @@ fn writes_of(planned: &[PlannedWrite]) -> Result<Vec<Write>> {
 }
 
 fn write_of(planned: &PlannedWrite) -> Result<Write> {
-    let bad = |what: &str| Error::Unreadable(format!("a planned write: {what}"));
-    let spec: &'static Spec = domain::catalogue::find(&planned.kind).ok_or_else(|| bad(&planned.kind))?;
-    let (_, id) = RawId::parse_prefixed(&planned.id).ok_or_else(|| bad(&planned.id))?;
+    let (spec, id) = record_of(&planned.kind, &planned.id)?;
     let change = match &planned.body {
-        Some(text) => Change::Put(Body::parse(text).map_err(|error| bad(&error.to_string()))?),
+        Some(text) => Change::Put(Body::parse(text).map_err(|error| Error::Unreadable(format!("a planned write: {error}")))?),
         None => Change::Tombstone,
     };
     let expected = if planned.expected_version == 0 { Expected::Absent } else { Expected::Version(planned.expected_version) };

@@ -80,6 +80,8 @@ pub struct SqliteStore {
     /// Pages in the WAL after the last commit.
     wal_pages: WalPages,
     streams: Streams,
+    /// Something was erased that the WAL may still hold.
+    erase_pending: bool,
     failing: Option<String>,
 }
 
@@ -113,6 +115,7 @@ impl SqliteStore {
         let mut writer = connect::open(location, Access::Write)?;
         let wal_pages = WalPages::default();
         wal_pages.watch(&mut writer, location.domain)?;
+        checkpoint::settle(&writer, location.domain)?;
         schema::migrate(&writer, location, MIGRATIONS)?;
         projection::bring_up_to_date(&writer, location, lost)?;
         let streams = Streams::load(&writer, location.domain)?;
@@ -127,6 +130,7 @@ impl SqliteStore {
             retired: None,
             wal_pages,
             streams,
+            erase_pending: false,
             failing: None,
         })
     }
@@ -213,11 +217,10 @@ impl Store for SqliteStore {
         let erases =
             group.iter().flat_map(|commit| &commit.writes).any(|write| matches!(write.change, domain::commit::Change::Erase));
         let results = self.run(group)?;
-        if erases {
-            // The WAL still holds what was erased. A reader may delay this; the next checkpoint then does it.
-            if let Ok(mut checkpointer) = self.checkpointer() {
-                checkpointer.truncate().ok();
-            }
+        self.erase_pending |= erases;
+        if self.erase_pending {
+            // The WAL still holds what was erased. A reader may delay this; it is tried again after every group until it is done.
+            self.erase_pending = self.checkpointer().and_then(|mut checkpointer| checkpointer.truncate()).is_err();
         }
         Ok(results)
     }
@@ -259,6 +262,10 @@ impl Store for SqliteStore {
             txn::put_witness(&transaction, domain, witness)?;
         }
         transaction.commit().map_err(failed)
+    }
+
+    fn heads(&self) -> Result<Vec<Head>> {
+        Ok(self.position.heads.values().copied().collect())
     }
 
     fn failing(&mut self) -> &mut Option<String> {

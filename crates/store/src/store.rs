@@ -121,6 +121,9 @@ impl<'a> Scan<'a> {
         if self.prefix.len() > columns || (ranged && self.prefix.len() == columns) {
             return Err(Error::InvalidCommit(format!("index `{}` has {columns} columns", self.index)));
         }
+        if self.limit > domain::limits::PAGE_ROWS_MAX {
+            return Err(Error::InvalidCommit(format!("a page has at most {} rows", domain::limits::PAGE_ROWS_MAX)));
+        }
         if self.after.as_ref().is_some_and(|after| after.values.len() != columns || !after.values.starts_with(&self.prefix)) {
             return Err(Error::InvalidCommit(format!("the page key is not one of this scan of index `{}`", self.index)));
         }

@@ -37,12 +37,36 @@ pub struct Saga {
     pub source_event: Option<EventId>,
     pub cause_depth: u8,
     pub request: String,
+    /// What the effect was decided on; checked again if recovery has to carry it out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<PlannedGuard>,
     pub journal: Vec<PlannedWrite>,
     /// Written when the journal has committed.
     pub agent: Vec<PlannedWrite>,
     /// Written instead when the journal has refused.
     pub agent_if_refused: Vec<PlannedWrite>,
     pub updated_at: Timestamp,
+}
+
+/// A guard of the journal's side as data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, tag = "guard")]
+pub enum PlannedGuard {
+    #[serde(rename = "fence")]
+    Fence {
+        subject: String,
+        #[serde(with = "counter_text")]
+        epoch: u64,
+    },
+    #[serde(rename = "version")]
+    Version {
+        kind: String,
+        id: String,
+        #[serde(with = "counter_text")]
+        version: u64,
+    },
+    #[serde(rename = "live")]
+    Live { kind: String, id: String },
 }
 
 /// A write as data, named so that recovery can make it again.
@@ -72,6 +96,16 @@ impl Saga {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn guards_have_fixed_names() {
+        let fence = PlannedGuard::Fence { subject: "s".into(), epoch: 2 };
+        assert_eq!(serde_json::to_string(&fence).unwrap(), r#"{"guard":"fence","subject":"s","epoch":"2"}"#);
+        for guard in [r#"{"guard":"version","kind":"note","id":"x","version":"1"}"#, r#"{"guard":"live","kind":"note","id":"x"}"#] {
+            let read: PlannedGuard = serde_json::from_str(guard).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), guard);
+        }
+    }
 
     #[test]
     fn names_are_what_is_stored() {

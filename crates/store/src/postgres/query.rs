@@ -117,7 +117,9 @@ pub(crate) struct Queries<'a> {
 /// The columns that every record table has, from alias `t`; an immutable kind's body is beside the log.
 pub(crate) fn row_columns(spec: &Spec) -> &'static str {
     if spec.immutable {
-        "t.id, t.version, t.workspace, t.deleted, t.pos, t.state, (SELECT b.body FROM bodies b WHERE b.pos = t.pos)"
+        // An erased row's place in the log holds the list of what was erased, which is not a body of the record.
+        "t.id, t.version, t.workspace, t.deleted, t.pos, t.state, \
+         CASE t.deleted WHEN 0 THEN (SELECT b.body FROM bodies b WHERE b.pos = t.pos) END"
     } else {
         "t.id, t.version, t.workspace, t.deleted, t.pos, t.state, t.body"
     }

@@ -217,7 +217,8 @@ pub(crate) fn put_witness(link: &mut Link, witness: &Witness) -> Result<()> {
     let (host, chain) = (head.stream.host.raw(), head.chain.as_bytes().as_slice());
     link.execute(
         "INSERT INTO witnesses VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (domain, host, stream) \
-         DO UPDATE SET counter = excluded.counter, chain = excluded.chain, at = excluded.at",
+         DO UPDATE SET counter = excluded.counter, chain = excluded.chain, at = excluded.at \
+         WHERE excluded.counter >= witnesses.counter",
         &[&witness.domain.as_str(), &bytes(&host), &head.stream.stream.as_str(), &signed(head.counter), &chain, &head.at.as_ms()],
     )
     .map(|_| ())

@@ -18,6 +18,9 @@ const CHECKPOINT_PAGES: i32 = 1_000;
 /// LIMIT: how long the end of a checkpoint waits for a writer or a reader; it is tried again soon.
 const FINISH_WAIT: Duration = Duration::from_millis(20);
 
+/// LIMIT: longer than a snapshot may live, so that an ordinary reader only delays it.
+const TRUNCATE_WAIT: Duration = Duration::from_millis(2_500);
+
 /// The number of pages in the WAL, kept by the writer's connection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WalPages(Arc<AtomicI32>);
@@ -53,8 +56,9 @@ impl Checkpointer {
         Ok(Self { location: location.clone(), connection, wal_pages })
     }
 
-    /// Empties the WAL and cuts its file to nothing. Waits for readers, then for the writer.
+    /// Empties the WAL and cuts its file to nothing. A reader or the writer that takes long keeps it from that, which is an error.
     pub fn truncate(&mut self) -> Result<()> {
+        self.connection.busy_timeout(TRUNCATE_WAIT).map_err(|error| failure(self.location.domain, &error))?;
         truncate(&self.connection, self.location.domain)
     }
 
@@ -72,6 +76,18 @@ pub(crate) fn truncate(connection: &Connection, domain: Domain) -> Result<()> {
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(|error| failure(domain, &error))?;
     if busy != 0 {
         return Err(Error::Storage { domain, message: "a reader kept the checkpoint from completing".to_owned() });
+    }
+    Ok(())
+}
+
+/// On opening: what a killed process left in the WAL may be in the kernel's memory only. It is made durable before anybody is told
+/// of it. A reader in another process can keep the WAL from being emptied, but not from being synced.
+pub(crate) fn settle(connection: &Connection, domain: Domain) -> Result<()> {
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+    let checkpoint = |pragma: &str| connection.query_row(pragma, [], read).map_err(|error| failure(domain, &error));
+    let (_, pages) = checkpoint("PRAGMA wal_checkpoint(PASSIVE)")?;
+    if pages > 0 && truncate(connection, domain).is_ok() {
+        begin_wal(connection, domain)?;
     }
     Ok(())
 }

@@ -41,8 +41,9 @@ pub(crate) fn open(location: &Location, access: Access) -> Result<Connection> {
     }
     if access == Access::Write {
         // The checkpointer decides when; an automatic one would stall whoever commits.
-        let pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=0;";
+        let pragmas = "PRAGMA synchronous=FULL; PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=0;";
         connection.execute_batch(pragmas).map_err(failed)?;
+        use_wal(location, &connection)?;
     }
     Ok(connection)
 }
@@ -71,9 +72,21 @@ pub(crate) fn create(location: &Location) -> Result<Connection> {
         })?;
     }
     let connection = connect(location, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
-    let pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON;";
+    let pragmas = "PRAGMA synchronous=FULL; PRAGMA secure_delete=ON;";
     connection.execute_batch(pragmas).map_err(|error| failure(location.domain, &error))?;
+    use_wal(location, &connection)?;
     Ok(connection)
+}
+
+/// SQLite answers with the mode it really has: a file system without shared memory refuses WAL in silence.
+fn use_wal(location: &Location, connection: &Connection) -> Result<()> {
+    let mode: String =
+        connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0)).map_err(|error| failure(location.domain, &error))?;
+    if mode != "wal" {
+        let message = format!("this file system does not take a write-ahead log (journal mode `{mode}`)");
+        return Err(Error::Storage { domain: location.domain, message });
+    }
+    Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one function that opens SQLite")]

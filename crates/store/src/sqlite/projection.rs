@@ -26,6 +26,8 @@ pub(crate) fn bring_up_to_date(connection: &Connection, location: &Location, los
     let domain = location.domain;
     let failed = |error: rusqlite::Error| failure(domain, &error);
     for spec in location.kinds.iter().copied() {
+        // What a rebuild left behind when it was cut short holds copies of bodies.
+        connection.execute_batch(&format!("DROP TABLE IF EXISTS {}", rebuild::beside(spec))).map_err(failed)?;
         let wanted = declaration(spec);
         let made = remembered(connection, domain, spec)?;
         let exists = made.is_none() || has_table(connection, domain, spec)?;

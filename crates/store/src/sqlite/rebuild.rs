@@ -70,9 +70,13 @@ pub fn run(store: &mut SqliteStore, progress: &mut dyn FnMut(u64)) -> Result<Rep
     replay(store, &rebuilt, &mut report, progress)?;
     let transaction = connection.unchecked_transaction().map_err(failed)?;
     for spec in &rebuilt {
-        // A table that cannot be read is replaced like any other.
-        if let Err(error) = compare(store, spec, &mut report) {
-            report.differs(format!("the table of every {} could not be read: {error}", spec.kind));
+        match compare(store, spec, &mut report) {
+            Ok(()) => {}
+            // A table that is damaged is replaced like any other.
+            Err(error @ (Error::Damaged { .. } | Error::Unreadable(_))) => {
+                report.differs(format!("the table of every {} could not be read: {error}", spec.kind));
+            }
+            Err(error) => return Err(error),
         }
         transaction
             .execute_batch(&format!(
@@ -90,7 +94,7 @@ pub fn run(store: &mut SqliteStore, progress: &mut dyn FnMut(u64)) -> Result<Rep
     Ok(report)
 }
 
-fn beside(spec: &Spec) -> String {
+pub(crate) fn beside(spec: &Spec) -> String {
     format!("{}__rebuilt", spec.table)
 }
 
@@ -161,34 +165,32 @@ fn find(queries: &Queries<'_>, spec: &'static Spec, table: &str, id: &RawId) -> 
     rows.next().map_err(failed)?.map(|row| queries.read_row(spec, row)).transpose()
 }
 
-/// Compares the rows of both tables, columns included.
+/// Compares the rows of both tables, columns included, by walking their ids side by side.
 fn compare(store: &SqliteStore, spec: &'static Spec, report: &mut Report) -> Result<()> {
     let (connection, domain) = (store.writer()?, store.domain());
     let failed = |error: rusqlite::Error| failure(domain, &error);
-    let columns: String = spec.columns.iter().map(|column| format!(", {}", column.name)).collect();
-    let shape = format!("id, version, workspace, deleted, pos, state, body{columns}");
-    let count = |sql: String| connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).map_err(failed);
-    report.rows += count(format!("SELECT count(*) FROM {}", beside(spec)))?.unsigned_abs();
-    let mut differing: BTreeMap<Vec<u8>, &'static str> = BTreeMap::new();
-    for (from, not_in, what) in
-        [(spec.table.to_owned(), beside(spec), "was in the table"), (beside(spec), spec.table.to_owned(), "is in the log")]
-    {
-        let sql = format!("SELECT id FROM (SELECT {shape} FROM {from} EXCEPT SELECT {shape} FROM {not_in})");
+    let (old, new) = (spec.table, beside(spec));
+    let count = connection.query_row(&format!("SELECT count(*) FROM {new}"), [], |row| row.get::<_, i64>(0)).map_err(failed)?;
+    report.rows += count.unsigned_abs();
+    let fixed = ["version", "workspace", "deleted", "pos", "state", "body"].into_iter();
+    let columns = fixed.chain(spec.columns.iter().map(|column| column.name));
+    let same: Vec<_> = columns.map(|name| format!("o.{name} IS n.{name}")).collect();
+    let differs = format!("SELECT o.id FROM {old} o JOIN {new} n ON n.id = o.id WHERE NOT ({})", same.join(" AND "));
+    let only_in =
+        |one: &str, other: &str| format!("SELECT id FROM {one} o WHERE NOT EXISTS (SELECT 1 FROM {other} n WHERE n.id = o.id)");
+    for (sql, what) in [
+        (differs, "differed from the log"),
+        (only_in(old, &new), "was in the table but not in the log"),
+        (only_in(&new, old), "was missing from the table"),
+    ] {
         let mut statement = connection.prepare(&sql).map_err(failed)?;
         let mut rows = statement.query([]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let id: Vec<u8> = row.get(0).map_err(failed)?;
-            differing.entry(id).and_modify(|known| *known = "differed from the log").or_insert(what);
+            let shown =
+                RawId::from_slice(&id).map_or_else(|| "a row with a broken id".to_owned(), |id| id.with_prefix(spec.prefix));
+            report.differs(format!("{shown} {what}"));
         }
-    }
-    for (id, what) in differing {
-        let shown = RawId::from_slice(&id).map_or_else(|| "with a broken id".to_owned(), |id| id.with_prefix(spec.prefix));
-        let what = match what {
-            "was in the table" => "was in the table but not in the log",
-            "is in the log" => "was missing from the table",
-            other => other,
-        };
-        report.differs(format!("{} {shown} {what}", spec.kind));
     }
     Ok(())
 }

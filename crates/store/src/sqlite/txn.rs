@@ -177,7 +177,10 @@ pub(crate) fn put_witness(connection: &Connection, domain: Domain, witness: &Wit
     execute(
         connection,
         domain,
-        "INSERT OR REPLACE INTO witnesses VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        concat!(
+            "INSERT INTO witnesses VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(domain, host, stream) ",
+            "DO UPDATE SET counter = excluded.counter, chain = excluded.chain, at = excluded.at WHERE excluded.counter >= counter"
+        ),
         params![
             witness.domain.as_str(),
             head.stream.host.raw().as_bytes(),

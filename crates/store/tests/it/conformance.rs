@@ -37,6 +37,7 @@ pub(crate) fn all(make: Make<'_>) {
         ("nulls", scans_page_through_rows_without_a_value),
         ("erase", erasing_destroys_every_body_and_says_so),
         ("cursors", a_cursor_moves_with_its_product),
+        ("batches", a_batch_holds_whole_commits),
         ("history", a_cursor_of_another_history_is_refused),
         ("backwards", a_clock_that_runs_backwards_does_not_move_the_log_back),
         ("search", words_find_rows_until_they_change),
@@ -234,6 +235,13 @@ fn guards_are_checked_in_the_transaction(store: &mut dyn Store) {
     let refused = apply(store, guarded("b", at(1), 2)).unwrap_err();
     assert_eq!(refused, Error::Fenced { subject: "agent_x".into(), epoch: 1, current: 2 });
     apply(store, guarded("c", at(2), 2)).unwrap();
+    let mut lower = fence(1);
+    lower.expected = domain::commit::Expected::Version(1);
+    let mut gone = lower.clone();
+    gone.change = Change::Tombstone;
+    for write in [lower, gone] {
+        assert!(matches!(apply(store, commit("lower", vec![write])), Err(Error::InvalidCommit(_))), "a fence only rises");
+    }
     let version = |version| Guard::Version { spec: &THING, id: id(1), version };
     assert!(matches!(apply(store, guarded("d", version(2), 3)), Err(Error::GuardFailed { .. })));
     apply(store, guarded("e", version(1), 3)).unwrap();
@@ -356,34 +364,64 @@ fn erasing_destroys_every_body_and_says_so(store: &mut dyn Store) {
     assert_eq!(gone, [(false, false, true), (true, true, true), (true, true, true), (false, false, false)]);
     assert!(entries[3].1.body.as_ref().unwrap().contains("#2") && entries[3].1.body.as_ref().unwrap().contains("#3"));
     drop(snapshot);
+    apply(store, commit("d", vec![write(&PING, 9, 1, Change::Erase)])).unwrap();
+    let ping = reader.read().unwrap().get(&PING, &id(9)).unwrap().unwrap();
+    assert_eq!((ping.deleted, ping.body), (true, None), "what an erase left behind is not the body of an immutable row");
     // The erased requests can no longer be compared; their ids alone decide.
     assert!(apply(store, commit("b", vec![put(&THING, 1, 1, r#"{"name":"a guess"}"#)])).unwrap().repeated);
     let found = reader.search(&THING, &workspace(), "secret", 10).unwrap();
     assert_eq!(found, []);
 }
 
+fn opened(store: &dyn Store) -> cursor::Opened {
+    let reader = store.reader();
+    let snapshot = reader.read().unwrap();
+    cursor::open(snapshot.as_ref(), snapshot.as_ref(), "reader", Timestamp::EPOCH, store.domain()).unwrap()
+}
+
+fn held(store: &dyn Store) -> cursor::Held {
+    match opened(store) {
+        cursor::Opened::Held(held) => held,
+        cursor::Opened::New(_) => panic!("the cursor is not stored"),
+    }
+}
+
 fn a_cursor_moves_with_its_product(store: &mut dyn Store) {
     apply(store, commit("a", vec![put(&THING, 1, 0, "{}")])).unwrap();
-    let reader = store.reader();
-    let domain = store.domain();
-    let held = {
-        let snapshot = reader.read().unwrap();
-        cursor::open(snapshot.as_ref(), snapshot.as_ref(), "reader", Timestamp::EPOCH, domain).unwrap()
-    };
-    assert_eq!((held.version, held.cursor.places.len()), (0, 1), "a new consumer starts at the head");
+    let cursor::Opened::New(start) = opened(store) else { panic!("nobody has stored it") };
+    apply(store, commit("start", vec![start])).unwrap();
+    let first = held(store);
+    assert_eq!((first.version, first.cursor.places.len()), (1, 1), "a new consumer starts at the head");
     apply(store, commit("b", vec![put(&THING, 2, 0, "{}"), put(&CHECKPOINT, 1, 0, "{}")])).unwrap();
-    let batch = cursor::next(reader.read().unwrap().as_ref(), &held, 10, Timestamp::EPOCH).unwrap();
+    let reader = store.reader();
+    let batch = cursor::next(reader.read().unwrap().as_ref(), &first, 10, Timestamp::EPOCH).unwrap();
     let kinds: Vec<_> = batch.entries.iter().map(|(logged, _)| logged.entry.kind.as_str()).collect();
     assert_eq!(kinds, ["thing", "checkpoint"]);
-    let mut step = commit("step", vec![put(&LEASE, 7, 0, "{}"), cursor::moved(&held, &batch.after).unwrap()]);
-    step.operation_id = domain::id::OperationId::of_consumer("reader", &held.cursor.hash());
+    let mut step = commit("step", vec![put(&LEASE, 7, 0, "{}"), cursor::moved(&first, &batch.after).unwrap()]);
+    step.operation_id = domain::id::OperationId::of_consumer("reader", &first.cursor.hash());
     apply(store, step.clone()).unwrap();
     assert!(apply(store, step).unwrap().repeated, "a restart cannot double the product");
+    let second = held(store);
+    assert_eq!(second.version, 2);
     let snapshot = reader.read().unwrap();
-    let held = cursor::open(snapshot.as_ref(), snapshot.as_ref(), "reader", Timestamp::EPOCH, domain).unwrap();
-    assert_eq!(held.version, 1);
-    assert!(cursor::next(snapshot.as_ref(), &held, 10, Timestamp::EPOCH).unwrap().entries.is_empty());
-    assert_eq!(cursor::list(snapshot.as_ref()).unwrap(), [held]);
+    assert!(cursor::next(snapshot.as_ref(), &second, 10, Timestamp::EPOCH).unwrap().entries.is_empty());
+    assert_eq!(cursor::list(snapshot.as_ref()).unwrap(), [second]);
+}
+
+fn a_batch_holds_whole_commits(store: &mut dyn Store) {
+    let cursor::Opened::New(start) = opened(store) else { panic!("nobody has stored it") };
+    apply(store, commit("start", vec![start])).unwrap();
+    for (number, key) in [(10, "a"), (20, "b")] {
+        apply(store, commit(key, (number..number + 3).map(|number| put(&THING, number, 0, "{}")).collect())).unwrap();
+    }
+    let mut held = held(store);
+    let reader = store.reader();
+    let snapshot = reader.read().unwrap();
+    for (limit, expected) in [(4, 3), (1, 3), (5, 0)] {
+        let batch = cursor::next(snapshot.as_ref(), &held, limit, Timestamp::EPOCH).unwrap();
+        assert_eq!(batch.entries.len(), expected, "at most {limit}");
+        held.cursor = batch.after;
+    }
 }
 
 fn a_cursor_of_another_history_is_refused(store: &mut dyn Store) {

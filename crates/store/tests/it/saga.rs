@@ -155,7 +155,7 @@ fn refused_plan(pair: &mut Pair) -> Plan {
 fn again(ending: Ending) -> Ending {
     match ending {
         Ending::Done(committed) => Ending::Done(Committed { repeated: true, ..committed }),
-        refused @ Ending::Refused(_) => refused,
+        other @ (Ending::Refused(_) | Ending::Stuck(_)) => other,
     }
 }
 
@@ -220,7 +220,7 @@ fn l24_another_request_under_the_same_operation_is_refused() {
     pair.run(&plan).unwrap();
     let other = Plan { request: "{}".to_owned(), ..plan.clone() };
     let refused = pair.run(&other).unwrap_err();
-    assert_eq!(refused, Error::OperationIdReused { operation_id: plan.operation_id.part("intent") });
+    assert_eq!(refused, Error::OperationIdReused { operation_id: plan.operation_id });
 }
 
 /// A domain that fails at one of its commits, before or after it was done.
@@ -392,7 +392,7 @@ fn l24_an_outcome_that_the_agent_domain_refuses_stays_for_a_person_and_keeps_not
     let mut pair = Pair::new();
     let plan = plan("stuck");
     pair.agent.commit(commit("in the way", plan.agent.clone())).unwrap();
-    assert!(matches!(pair.run(&plan), Err(Error::VersionConflict { .. })));
+    assert_eq!(pair.run(&plan).unwrap(), Ending::Stuck(ErrorCode::VersionConflict));
     let expected = Recovered { finished: 0, stuck: 1 };
     assert_eq!(saga::recover(&mut pair.journal, &mut pair.agent), Ok(expected));
     assert_eq!(saga::recover(&mut pair.journal, &mut pair.agent), Ok(expected), "and nothing is doubled by trying again");
@@ -400,4 +400,34 @@ fn l24_an_outcome_that_the_agent_domain_refuses_stays_for_a_person_and_keeps_not
     let saga: Saga = row.record().unwrap().unwrap();
     assert_eq!((saga.phase, saga.last_error.as_deref()), (SagaPhase::AgentRefused, Some("VERSION_CONFLICT")));
     assert_eq!(pair.traces(&plan), [1, 1, 0]);
+}
+
+#[test]
+fn l24_a_fence_raised_after_a_crash_keeps_recovery_from_the_effect() {
+    let mut pair = Pair::new();
+    let plan = guarded();
+    // The intent is durable, then the process dies; the fence is raised before the next start.
+    let dead = saga::run(&mut Dead, &mut pair.agent, &plan, Timestamp::EPOCH);
+    assert!(matches!(dead, Err(Error::CommitUnknown { .. })), "something is durable, so nobody is told that nothing is: {dead:?}");
+    raise(&mut pair.journal, 2);
+    assert_eq!(pair.recover(), 1);
+    assert_eq!(pair.traces(&plan), [0, 0, 1]);
+    pair.assert_settled();
+}
+
+/// A journal that cannot be reached.
+struct Dead;
+
+impl Committer for Dead {
+    fn commit(&mut self, _commit: Commit) -> Result<Committed> {
+        Err(Error::Storage { domain: Domain::Journal, message: "gone".to_owned() })
+    }
+
+    fn heads(&mut self) -> Result<Vec<Head>> {
+        Ok(Vec::new())
+    }
+
+    fn with_reader(&self, _read: &mut dyn FnMut(&dyn Reader) -> Result<()>) -> Result<()> {
+        Err(Error::SnapshotExpired)
+    }
 }

@@ -169,6 +169,14 @@ impl Oracle {
         let spec = write.spec;
         let before = self.rows.get(&(spec.kind, write.id)).cloned();
         self.expect(write, before.as_ref())?;
+        if spec == Fence::SPEC {
+            let epoch = |content: Option<&Content>| content.and_then(|content| content.size);
+            let current = before.as_ref().and_then(|held| epoch(held.content.as_ref()));
+            // A fence only rises, and stays.
+            if epoch(content) < current || content.is_none() {
+                return Err(Error::InvalidCommit(String::new()));
+            }
+        }
         let version = before.as_ref().map_or(1, |held| held.version + 1);
         let mut held = Held {
             version,
