@@ -34,6 +34,10 @@ pub(crate) fn open(location: &Location, access: Access) -> Result<Connection> {
     };
     let connection = connect(location, flags)?;
     let failed = |error: rusqlite::Error| failure(location.domain, &error);
+    if access == Access::Read {
+        // A reader leaves the WAL to the writer, also when it is the last to go.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
+    }
     if access == Access::Read
         && let Some(unchanging) = on_unwritable_media(location, &connection)?
     {

@@ -130,6 +130,32 @@ fn l24_a_second_power_cut_during_recovery_loses_and_doubles_nothing() {
 }
 
 #[test]
+fn l24_what_a_killed_process_left_unsynced_is_durable_before_it_is_answered() {
+    let started_at = Instant::now();
+    let disk = disk(true);
+    let (ops, _) = costs(&disk);
+    let (mut findings, mut repeats) = (Findings::default(), 0);
+    for at in 1..=ops {
+        let vfs = disk.fork();
+        vfs.arm(vfs.ops() + at);
+        run(&vfs);
+        vfs.kill();
+        // The next process answers what was done before, and the power goes before it has written anything of its own.
+        let mut home = Home::open(&vfs).expect("a kill leaves a sound file");
+        vfs.arm(vfs.ops() + 1);
+        let answers = home.run(&|| vfs.is_dead());
+        repeats += answers.values().filter(|answer| answer.is_ok()).count();
+        vfs.crash_and_recover(Crash::Lost, at);
+        findings += inspect(&vfs, &answers);
+        drop(home);
+        findings += carry_on(&vfs);
+    }
+    println!("kill, then power cut: {ops} points, {repeats} repeats answered, {findings}, {:.1?}", started_at.elapsed());
+    assert!(repeats > 0);
+    assert_eq!(findings, Findings::default());
+}
+
+#[test]
 fn a_disk_that_lies_about_syncs_is_found_to_lose() {
     let started_at = Instant::now();
     let disk = disk(false);

@@ -99,6 +99,11 @@ impl FaultVfs {
         self.disk().recover(mode, seed);
     }
 
+    /// Kills the process and leaves the machine running: what was written but not synced is still there, in the kernel's memory.
+    pub(crate) fn kill(&self) {
+        self.disk().kill();
+    }
+
     /// While set, a sync reports success and makes nothing durable: the disk that lies, or the fsync that was removed.
     pub(crate) fn lie_about_sync(&self, lie: bool) {
         self.disk().lie_about_sync = lie;

@@ -157,6 +157,24 @@ impl Disk {
         self.crash_at = None;
     }
 
+    /// Every file stays as it is, and as unsynced as it is; whoever had it open has lost it.
+    pub(super) fn kill(&mut self) {
+        self.note("kill");
+        self.in_flight = None;
+        for (name, old) in std::mem::take(&mut self.directory) {
+            let id = self.next_id();
+            if let Some(inode) = self.inodes.remove(&old) {
+                self.inodes.insert(id, Inode { current: inode.current, synced: inode.synced, unsynced: inode.unsynced, ..Inode::new(&name) });
+            }
+            if let Some(durable) = self.durable_directory.get_mut(&name).filter(|durable| **durable == old) {
+                *durable = id;
+            }
+            self.directory.insert(name, id);
+        }
+        self.dead = false;
+        self.crash_at = None;
+    }
+
     pub(super) fn open(&mut self, name: Option<&str>, create: bool, exclusive: bool) -> Outcome<Descriptor> {
         self.alive()?;
         let found = name.and_then(|name| self.directory.get(name)).copied();
