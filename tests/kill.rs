@@ -140,7 +140,8 @@ fn round(home: &Home, ledger: &mut Ledger, moment: Moment) {
                 spin(pause);
             }
             Moment::Never => {
-                drop(feeder.join().expect("the feeder does not panic"));
+                // Beside the reading: a process whose answers nobody reads takes no more lines.
+                scope.spawn(move || drop(feeder.join().expect("the feeder does not panic")));
                 while let Some(answer) = next() {
                     ledger.note(&answer);
                 }

@@ -78,7 +78,7 @@ fn k23_a_note_is_written_read_changed_taken_away_and_brought_back() {
     assert_eq!(content(&note(&home, id)), json!(["Plan B", "", "document", [], 5]));
     home.json("verger.note-written.v1", &["note", "restore", id, "--to-version", "1"]);
     assert_eq!(content(&note(&home, id)), json!(["Plan", "first", "meeting", ["a", "b"], 6]));
-    home.run(&["note", "restore", id, "--to-version", "4"]).fails(2, "invalid_argument").says("no such version");
+    home.run(&["note", "restore", id, "--to-version", "4"]).fails(2, "invalid_argument").says("has no text to bring back");
     home.run(&["note", "restore", id, "--to-version", "99"]).fails(2, "invalid_argument");
 }
 

@@ -17,12 +17,12 @@ use crate::output::{Failure, Out};
 #[derive(Debug, Parser)]
 #[command(name = "verger", version, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// Where everything is kept; by default the platform's data folder
-    #[arg(long, global = true, env = "VERGER_HOME", value_name = "DIR")]
+    /// Where everything is kept [default: $VERGER_HOME, else the platform's data folder]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Everywhere")]
     pub home: Option<PathBuf>,
 
     /// Answer with one JSON document on stdout
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Everywhere")]
     pub json: bool,
 
     #[command(subcommand)]

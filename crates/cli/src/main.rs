@@ -11,6 +11,7 @@ mod commands;
 mod output;
 mod progress;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -59,9 +60,13 @@ fn unparsed(error: &clap::Error) -> ExitCode {
 fn run(cli: &Cli, out: &mut Out) -> Result<(), Failure> {
     let env = Env::system();
     // Only for those who need one: a completion script is there for an account without any home, too.
-    let home = || Home::locate(cli.home.as_deref());
+    let home = || {
+        // An empty variable is as good as none.
+        let named = std::env::var_os("VERGER_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+        Home::locate(cli.home.as_deref().or(named.as_deref()))
+    };
     match &cli.command {
-        Command::Init => commands::init::run(&home()?, &env, out),
+        Command::Init => commands::init::run(&home()?, cli.home.as_deref(), &env, out),
         Command::Note(command) => commands::note::run(command, &home()?, &env, out),
         Command::Log(command) => commands::log::run(command, &home()?, &env, out),
         Command::Bench(command) => commands::bench::run(command, &env, out),

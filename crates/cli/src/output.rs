@@ -30,7 +30,10 @@ pub(crate) struct Out {
 
 impl Out {
     pub(crate) fn new(json: bool) -> Self {
-        let coloured = !json && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let coloured = !json
+            && io::stdout().is_terminal()
+            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb");
         Self { json, coloured }
     }
 

@@ -70,7 +70,7 @@ macro_rules! codes {
 codes! {
     InvalidArgument = "invalid_argument", Caller, 422, USAGE, "correct the named argument and try again";
     UnknownKind = "unknown_kind", Caller, 422, USAGE, "use one of the kinds that the message lists";
-    NoteNotFound = "NOTE_NOT_FOUND", Caller, 404, NOT_FOUND, "list what there is with `verger note list`";
+    NoteNotFound = "NOTE_NOT_FOUND", Caller, 404, NOT_FOUND, "see what there is with `verger note list`; `verger note restore` brings a deleted note back";
     WorkspaceNotFound = "WORKSPACE_NOT_FOUND", Caller, 404, NOT_FOUND, "use a workspace that exists; `home` always does";
     EntryNotFound = "entry_not_found", Caller, 404, NOT_FOUND, "see which entries there are with `verger log tail`";
     CursorNotFound = "cursor_not_found", Caller, 404, NOT_FOUND, "see which consumers there are with `verger log cursor list`";
@@ -83,7 +83,7 @@ codes! {
     InvalidCommit = "invalid_commit", Developer, 500, INTERNAL, "report it with the message: the caller built an impossible write";
     HomeMissing = "home_missing", Owner, 503, HOME, "run `verger init`, or name another home with --home";
     HomeInvalid = "home_invalid", Owner, 503, HOME, "put right what the message names, or use another home with --home";
-    HomeLocked = "home_locked", Owner, 503, HOME, "end the process that the message names, or wait for it";
+    HomeLocked = "home_locked", Owner, 503, HOME, "wait for the process that the message names, or end it";
     SchemaNewer = "schema_newer", Owner, 503, HOME, "use the version of verger that wrote this home, or a newer one";
     SchemaOlder = "schema_older", Owner, 503, HOME, "run `verger init` once: it brings the home up to date and changes nothing else";
     OutputFailed = "output_failed", Owner, 500, STORAGE, "what was asked for is done; repeat it with the same operation id to see the answer";

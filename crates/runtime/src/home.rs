@@ -5,6 +5,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use domain::causality::Domain;
 use domain::code::ErrorCode;
@@ -13,6 +14,10 @@ use store::env::Env;
 use store::sqlite::{Location, SqliteStore};
 
 use crate::{Error, Result, platform};
+
+/// LIMIT: far longer than a command for one note takes, short enough for a person who waits.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 /// A home's place on disk. Nothing is read until it is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,14 +82,11 @@ impl Home {
         let stray = |domain: &Domain| !self.location(*domain).path.exists();
         let missing: Vec<Domain> = Domain::ALL.iter().copied().filter(stray).collect();
         let made_before = Domain::ALL.iter().find(|domain| !missing.contains(domain));
+        if !missing.is_empty() && self.is_complete(&missing, env)? {
+            return Err(self.incomplete(&missing));
+        }
         let host = match made_before {
-            // INVARIANT: all files of a home belong to one host. The ledger is made last, so a home with one is complete.
-            Some(_) if !missing.contains(&Domain::Ledger) && !missing.is_empty() => {
-                let names: Vec<_> = missing.iter().map(|domain| format!("{domain}.sqlite")).collect();
-                return Err(
-                    self.invalid(&format!("{} is missing from its store folder; restore it from a backup", names.join(", ")))
-                );
-            }
+            // INVARIANT: all files of a home belong to one host.
             Some(domain) => store::store::Store::host(&SqliteStore::open(&self.location(*domain), env)?),
             None => HostId::from_raw(env.id()),
         };
@@ -109,6 +111,22 @@ impl Home {
             return Err(self.invalid("it holds something else; name an empty or a new folder"));
         }
         Ok(())
+    }
+
+    /// Whether a home that misses files was whole once. The first entry is written after the last file is made, and files are made in
+    /// order, so a gap before an existing one is no half-made home either.
+    fn is_complete(&self, missing: &[Domain], env: &Env) -> Result<bool> {
+        if missing.contains(&Domain::Journal) {
+            return Ok(missing.len() < Domain::ALL.len());
+        }
+        let store = SqliteStore::open(&self.location(Domain::Journal), env)?;
+        let has_entries = store::store::Store::heads(&store)?.iter().any(|head| head.counter > 0);
+        Ok(has_entries || (missing.contains(&Domain::Agent) && !missing.contains(&Domain::Ledger)))
+    }
+
+    fn incomplete(&self, missing: &[Domain]) -> Error {
+        let names: Vec<_> = missing.iter().map(|domain| format!("{domain}.sqlite")).collect();
+        self.invalid(&format!("{} is missing from its store folder; restore it from a backup", names.join(", ")))
     }
 
     /// A database is made under another name first: a crash in the middle leaves nothing that looks like one.
@@ -158,16 +176,12 @@ impl Home {
     /// Checks that there is a whole home.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_folder()?;
-        let missing: Vec<_> = Domain::ALL
-            .iter()
-            .filter(|domain| !self.location(**domain).path.is_file())
-            .map(|domain| format!("{domain}.sqlite"))
-            .collect();
+        let missing: Vec<Domain> = Domain::ALL.iter().copied().filter(|domain| !self.location(*domain).path.is_file()).collect();
         if missing.len() == Domain::ALL.len() {
             return Err(self.missing());
         }
         if !missing.is_empty() {
-            return Err(self.invalid(&format!("{} is missing from its store folder; restore it from a backup", missing.join(", "))));
+            return Err(self.incomplete(&missing));
         }
         Ok(())
     }
@@ -180,7 +194,14 @@ impl Home {
             platform::open_private_file(&path)
         };
         let mut file = open().map_err(|error| self.invalid(&format!("cannot open {}: {error}", path.display())))?;
-        match file.try_lock() {
+        // A short command of another process is soon done; a long one is worth a word.
+        let started = std::time::Instant::now();
+        let mut tried = file.try_lock();
+        while matches!(tried, Err(TryLockError::WouldBlock)) && started.elapsed() < LOCK_WAIT {
+            std::thread::sleep(LOCK_RETRY);
+            tried = file.try_lock();
+        }
+        match tried {
             Ok(()) => {
                 let note = format!("{}\n", std::process::id());
                 let noted = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(note.as_bytes()));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use domain::causality::Domain;
 use domain::code::ErrorCode;
 use domain::commit::{Change, Committed, Expected, Guard, Write};
-use domain::entry::Op;
+use domain::entry::{FieldsSet, Op};
 use domain::id::{NoteId, RawId, WorkspaceId};
 use domain::limits::{PAGE_ROWS_MAX, QUERY_BYTES_MAX};
 use domain::record::{Record, Value};
@@ -22,25 +22,42 @@ use crate::operation::{ClientKey, owner};
 use crate::{Error, Handle, Result, View};
 
 /// What a new note is made of, as it was given.
+///
+/// INVARIANT: its serialised form is what a repeat is compared by, so what was not given must not appear: a field that a later build
+/// adds would otherwise make every repeat across the upgrade look like another request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct NoteDraft {
     /// Left out, it becomes the current date and time.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     pub workspace: String,
 }
 
-/// What to change; what is left out stays.
+/// What to change; what is left out stays. See [`NoteDraft`] for what its serialised form is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct NoteChange {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<Vec<String>>,
     /// The version that the change was decided on; left out, whatever is current.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub version: Option<u64>,
+}
+
+/// 64-bit numbers are strings in canonical JSON.
+fn as_text<S: serde::Serializer>(version: &Option<u64>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_str(&version.unwrap_or_default())
 }
 
 /// What a writing command did.
@@ -78,7 +95,7 @@ pub struct NoteVersion {
     pub at: Timestamp,
     pub actor: String,
     pub place: String,
-    /// Fields that this version set.
+    /// Fields that this version set; `*` for all of them.
     pub fields: Vec<String>,
     /// Absent for a deletion, or when it was erased.
     pub note: Option<Note>,
@@ -127,8 +144,12 @@ impl Handle {
 
     /// Takes a note away; `restore_note` brings it back.
     pub fn remove_note(&self, id: NoteId, version: Option<u64>, key: &ClientKey) -> Result<NoteDone> {
-        let request = json!({ "command": "note.rm", "id": id, "version": version.map(|version| version.to_string()) });
+        let request = json!({ "command": "note.rm", "id": id, "arguments": NoteChange { version, ..NoteChange::default() } });
         let row = self.view().note_row(id)?;
+        let is_repeat = self.view().reader(Domain::Journal).read()?.outcome(&key.operation_id())?.is_some();
+        if row.deleted && version.is_none() && !is_repeat {
+            return Err(gone(id));
+        }
         let expected = Expected::Version(version.unwrap_or(row.version));
         let write = Write { spec: Note::SPEC, id: row.id, workspace: row.workspace, expected, change: Change::Tombstone };
         self.commit_note(key, &request, write)
@@ -136,15 +157,27 @@ impl Handle {
 
     /// Makes an earlier version the current one again; without one, the last that was not deleted.
     pub fn restore_note(&self, id: NoteId, to_version: Option<u64>, key: &ClientKey) -> Result<NoteDone> {
-        let request = json!({ "command": "note.restore", "id": id, "to_version": to_version.map(|version| version.to_string()) });
+        let request = json!({ "command": "note.restore", "id": id, "arguments": NoteChange { version: to_version, ..NoteChange::default() } });
+        self.change_note(id, None, key, &request, |now, current| {
+            let found = self.earlier(id, to_version, current.as_ref())?;
+            Ok(Note { updated_at: now.max(found.updated_at), ..found })
+        })
+    }
+
+    /// The wanted version, or the last one that differs from the current: the undo of a change, or of the deletion.
+    fn earlier(&self, id: NoteId, to_version: Option<u64>, current: Option<&Note>) -> Result<Note> {
         let history = self.view().note_history(id)?;
-        let wanted = |version: &&NoteVersion| to_version.is_none_or(|wanted| version.version == wanted) && version.note.is_some();
-        // Without a version, and with the note in place, the one before it is meant: the undo of the last change.
-        let skip = usize::from(to_version.is_none() && history.first().is_some_and(|version| version.note.is_some()));
-        let found = history.iter().skip(skip).find(wanted).and_then(|version| version.note.clone());
-        let found = found
-            .ok_or_else(|| Error::argument("to-version", "there is no such version to bring back; see `verger note history`"))?;
-        self.change_note(id, None, key, &request, |now, _| Ok(Note { updated_at: now.max(found.updated_at), ..found.clone() }))
+        match to_version {
+            Some(wanted) => {
+                let rule = format!("version {wanted} has no text to bring back; see `verger note history`");
+                let found = history.into_iter().find(|version| version.version == wanted).and_then(|version| version.note);
+                found.ok_or_else(|| Error::argument("to-version", &rule))
+            }
+            None => {
+                let found = history.into_iter().filter_map(|version| version.note).find(|note| !same(current, note));
+                found.ok_or_else(|| Error::argument("note", "there is no earlier version to bring back; see `verger note history`"))
+            }
+        }
     }
 
     fn change_note(
@@ -194,6 +227,14 @@ impl View {
         record_of(&row)?.ok_or_else(|| gone(id))
     }
 
+    /// A note as it was at an earlier version.
+    pub fn note_at(&self, id: NoteId, version: u64) -> Result<NoteRecord> {
+        let workspace = self.note_row(id)?.workspace;
+        let found = self.note_history(id)?.into_iter().find(|found| found.version == version).and_then(|found| found.note);
+        let note = found.ok_or_else(|| Error::argument("version", &format!("{id} has no text at version {version}")))?;
+        Ok(NoteRecord { id, version, workspace, note })
+    }
+
     /// Newest change first, page by page.
     pub fn notes(&self, workspace: &str, limit: usize, after: Option<&str>) -> Result<NotePage> {
         let workspace = self.workspace(workspace)?;
@@ -240,8 +281,9 @@ impl View {
                 actor: entry.actor.to_string(),
                 place: store::place(&entry.dot),
                 fields: match entry.fields {
-                    domain::entry::FieldsSet::Some(names) => names,
-                    _ => Vec::new(),
+                    FieldsSet::Some(names) => names,
+                    FieldsSet::All => vec!["*".to_owned()],
+                    FieldsSet::Whole => Vec::new(),
                 },
                 note: note.map_err(|error| Error::new(ErrorCode::DatabaseDamaged, error.to_string()))?,
             })
@@ -252,6 +294,11 @@ impl View {
     fn note_row(&self, id: NoteId) -> Result<Row> {
         self.reader(Domain::Journal).read()?.get(Note::SPEC, &id.raw())?.ok_or_else(|| unknown(id))
     }
+}
+
+/// Whether a person would see no difference.
+fn same(current: Option<&Note>, other: &Note) -> bool {
+    current.is_some_and(|current| Note { updated_at: other.updated_at, ..current.clone() } == *other)
 }
 
 fn record_of(row: &Row) -> Result<Option<NoteRecord>> {
@@ -277,7 +324,11 @@ fn kind_of(text: &str) -> Result<Slug> {
 }
 
 fn labels_of(labels: &[String]) -> Result<BTreeSet<Slug>> {
-    labels.iter().map(|label| Slug::parse(label).map_err(|error| Error::argument("label", &error.to_string()))).collect()
+    let parse = |label: &String| {
+        let shown: String = label.chars().take(60).collect();
+        Slug::parse(label).map_err(|error| Error::argument("label", &format!("`{shown}`: {error}")))
+    };
+    labels.iter().map(parse).collect()
 }
 
 fn checked_limit(limit: usize) -> Result<usize> {
@@ -303,4 +354,19 @@ fn page_key(workspace: &WorkspaceId, token: &str) -> Result<PageKey> {
         Some(PageKey { values: vec![Value::from(workspace.raw()), Value::Integer(at.parse().ok()?)], id })
     };
     parse().ok_or_else(|| Error::argument("after", "it is not the `next` of an earlier page"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_given_is_not_part_of_the_request() {
+        let text = |value: serde_json::Value| domain::json::write(&value).unwrap();
+        let draft = NoteDraft { title: Some("a".into()), workspace: "home".into(), ..NoteDraft::default() };
+        assert_eq!(text(json!(draft)), r#"{"title":"a","workspace":"home"}"#);
+        let change = NoteChange { labels: Some(vec![]), version: Some(u64::MAX), ..NoteChange::default() };
+        assert_eq!(text(json!(change)), r#"{"labels":[],"version":"18446744073709551615"}"#);
+        assert_eq!(text(json!(NoteChange::default())), "{}");
+    }
 }

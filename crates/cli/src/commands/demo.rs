@@ -66,7 +66,8 @@ pub(crate) fn run(args: &DemoArgs, env: &Env, out: &mut Out) -> Result<(), Failu
     rebuild_tables(&home, env, &mut story)?;
     let told = story.told;
     if out.json {
-        return out.document("verger.demo.v1", json!({ "steps": told, "home": args.keep.then_some(home.folder()) }));
+        return out
+            .document("verger.demo.v1", json!({ "steps": told, "home": args.keep.then(|| home.folder().to_string_lossy()) }));
     }
     let end = if args.keep {
         format!("the scratch home stays in {}", home.folder().display())

@@ -152,7 +152,7 @@ fn document(record: &EntryRecord) -> Value {
         "counter": entry.dot.counter, "commit_first": entry.first, "commit_last": entry.last, "kind": entry.kind, "schema_version": entry.schema,
         "workspace": entry.workspace, "id": entry.id.with_prefix(prefix), "op": entry.op.as_str(), "version": entry.version,
         "edits": entry.edits.iter().map(|(host, count)| (host.to_string(), *count)).collect::<std::collections::BTreeMap<_, _>>(),
-        "fields": entry.fields.to_text(), "clock": entry.clock.iter().map(|(host, counter)| (host.to_string(), counter)).collect::<std::collections::BTreeMap<_, _>>(),
+        "fields": entry.fields.to_text().map(|names| names.split_terminator(',').map(str::to_owned).collect::<Vec<_>>()), "clock": entry.clock.iter().map(|(host, counter)| (host.to_string(), counter)).collect::<std::collections::BTreeMap<_, _>>(),
         "actor": entry.actor, "operation_id": entry.operation_id, "run_key": entry.run_key, "source_event": entry.source_event,
         "cause_depth": entry.cause_depth, "at": entry.at, "body_hash": entry.body_hash, "chain": record.logged.chain, "body": body,
     })
@@ -170,7 +170,9 @@ fn verify(expect: Option<&str>, home: &Home, env: &Env, out: &mut Out) -> Result
     }
     let error = first_error(&status);
     let Some(error) = error else { return Ok(()) };
-    note(&format!("error[{}]: {}\n  next: {}", error.code, plain(&error.message), error.code.next_step()));
+    // The code's next step is to run this very command.
+    let next = if error.code == ErrorCode::DatabaseDamaged { ErrorCode::LogDamaged.next_step() } else { error.code.next_step() };
+    note(&format!("error[{}]: {}\n  next: {next}", error.code, plain(&error.message)));
     Err(Failure::Exit(error.code.exit_code()))
 }
 

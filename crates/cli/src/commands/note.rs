@@ -22,6 +22,9 @@ pub(crate) enum NoteCommand {
     Show {
         /// The note's id
         note: NoteId,
+        /// An earlier version instead of the current one
+        #[arg(long)]
+        version: Option<u64>,
     },
     /// List notes, newest change first
     List {
@@ -98,6 +101,9 @@ impl Operation {
 pub(crate) struct AddArgs {
     /// The title; without one it is the current date and time (UTC)
     title: Option<String>,
+    /// The title, as an option
+    #[arg(long = "title", id = "title_option", value_name = "TITLE", conflicts_with = "title", allow_hyphen_values = true)]
+    title_option: Option<String>,
     #[command(flatten)]
     text: TextArgs,
     /// The kind of note [default: note]
@@ -112,7 +118,7 @@ pub(crate) struct AddArgs {
     operation: Operation,
     /// Read many notes from stdin, a JSON object a line: `{"operation_id":…,"title":…,"text":…,"kind":…,"labels":[…]}`, each answered by
     /// a line when it is durable
-    #[arg(long, conflicts_with_all = ["title", "text", "text_file", "kind", "labels", "operation_id"])]
+    #[arg(long, conflicts_with_all = ["title", "title_option", "text", "text_file", "kind", "labels", "operation_id"])]
     stdin: bool,
     /// With --stdin: how many notes are on their way at once
     #[arg(long, requires = "stdin", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -122,7 +128,7 @@ pub(crate) struct AddArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TextArgs {
     /// The text
-    #[arg(long, short)]
+    #[arg(long, short, allow_hyphen_values = true)]
     text: Option<String>,
     /// Read the text from a file; `-` is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
@@ -155,7 +161,7 @@ pub(crate) struct EditArgs {
     /// The note's id
     note: NoteId,
     /// The new title
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     title: Option<String>,
     #[command(flatten)]
     text: TextArgs,
@@ -185,7 +191,8 @@ pub(crate) fn run(command: &NoteCommand, home: &Home, env: &Env, out: &mut Out) 
         NoteCommand::Restore { note, to_version, operation } => {
             write(home, env, out, "restored", operation, |handle, key| handle.restore_note(*note, *to_version, key))
         }
-        NoteCommand::Show { note } => show(&View::open(home, env)?.note(*note)?, out),
+        NoteCommand::Show { note, version: None } => show(&View::open(home, env)?.note(*note)?, out),
+        NoteCommand::Show { note, version: Some(version) } => show(&View::open(home, env)?.note_at(*note, *version)?, out),
         NoteCommand::List { place, limit, after } => list(place, *limit, after.as_deref(), home, env, out),
         NoteCommand::Search { words, place, limit } => search(&words.join(" "), place, *limit, home, env, out),
         NoteCommand::History { note } => history(*note, &View::open(home, env)?.note_history(*note)?, out),
@@ -236,7 +243,7 @@ fn add(args: &AddArgs, home: &Home, env: &Env, out: &mut Out) -> Result<(), Fail
         return note_lines::run(&args.place.workspace, usize::from(args.writers), home, env);
     }
     let draft = NoteDraft {
-        title: args.title.clone(),
+        title: args.title.clone().or_else(|| args.title_option.clone()),
         text: args.text.read()?.unwrap_or_default(),
         kind: args.kind.clone(),
         labels: args.labels.clone(),
@@ -295,7 +302,11 @@ fn search(words: &str, place: &Place, limit: usize, home: &Home, env: &Env, out:
     if found.is_empty() {
         return out.line(&format!("no note holds `{}`", shortened(words, 60)));
     }
-    table(&found, out)
+    table(&found, out)?;
+    if found.len() == limit {
+        note(&format!("the best {limit}; there may be more, ask for them with -n"));
+    }
+    Ok(())
 }
 
 fn table(notes: &[NoteRecord], out: &mut Out) -> Result<(), Failure> {

@@ -36,7 +36,7 @@ pub(super) fn run(workspace: &str, writers: usize, home: &Home, env: &Env) -> Re
     let handle = open(home, env)?;
     let (sender, receiver) = sync_channel::<(u64, Vec<u8>)>(writers * 2);
     let receiver = Arc::new(Mutex::new(receiver));
-    let tally = Mutex::new(Tally { progress: Progress::new("adding notes"), done: 0, failed: 0, unheard: None });
+    let tally = Mutex::new(Tally { progress: Progress::new("adding notes"), done: 0, repeated: 0, failed: 0, unheard: None });
     let read = std::thread::scope(|scope| {
         for _ in 0..writers {
             let (receiver, handle, tally) = (Arc::clone(&receiver), &handle, &tally);
@@ -57,13 +57,16 @@ pub(super) fn run(workspace: &str, writers: usize, home: &Home, env: &Env) -> Re
     if let Some(error) = tally.unheard {
         return Err(output_error(&error));
     }
-    note(&format!("{} added, {} refused", tally.done, tally.failed));
+    let repeated = if tally.repeated > 0 { format!("{} had been done before, ", tally.repeated) } else { String::new() };
+    note(&format!("{} added, {repeated}{} refused", tally.done - tally.repeated, tally.failed));
     if tally.failed > 0 { Err(Failure::Exit(exit::REFUSED)) } else { Ok(()) }
 }
 
 struct Tally {
     progress: Progress,
     done: u64,
+    /// Of those, how many an earlier attempt had done.
+    repeated: u64,
     failed: u64,
     /// Why answers no longer reach anybody.
     unheard: Option<std::io::Error>,
@@ -105,6 +108,7 @@ fn answer_lines(handle: &Handle, workspace: &str, lines: &Mutex<Receiver<(u64, V
         }
         if answer.0 {
             tally.done += 1;
+            tally.repeated += u64::from(answer.1["repeated"] == json!(true));
         } else {
             tally.failed += 1;
         }
@@ -113,12 +117,20 @@ fn answer_lines(handle: &Handle, workspace: &str, lines: &Mutex<Receiver<(u64, V
     }
 }
 
+/// A line is an object; nothing else, though it might fit.
+fn parse(line: &[u8]) -> Result<Line, String> {
+    if line.trim_ascii_start().first() != Some(&b'{') {
+        return Err("a line is a JSON object".to_owned());
+    }
+    serde_json::from_slice(line).map_err(|error| error.to_string())
+}
+
 /// Adds one line's note; the answer is good or bad, and a document.
 fn add(handle: &Handle, workspace: &str, number: u64, line: &[u8]) -> (bool, Value) {
     let refused = |operation_id: Option<&str>, error: &Error| {
         (false, json!({ "ok": false, "line": number, "operation_id": operation_id, "error": error_document(error) }))
     };
-    let line: Line = match serde_json::from_slice(line) {
+    let line: Line = match parse(line) {
         Ok(line) => line,
         Err(error) => return refused(None, &Error::argument("stdin", &format!("line {number}: {error}"))),
     };

@@ -59,6 +59,9 @@ pub(crate) fn check(connection: &Connection, location: &Location) -> Result<()> 
         let what = match remembered(connection, domain, spec)? {
             None => format!("it has no table `{}` yet", spec.table),
             Some(made) if made != declaration(spec) => format!("table `{}` has another shape", spec.table),
+            Some(_) if !has_table(connection, domain, spec)? => {
+                return Err(Error::Damaged { domain, message: format!("table `{}` is missing", spec.table) });
+            }
             Some(_) => continue,
         };
         return Err(Error::SchemaOlder { domain, what });

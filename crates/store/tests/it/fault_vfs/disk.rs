@@ -164,7 +164,10 @@ impl Disk {
         for (name, old) in std::mem::take(&mut self.directory) {
             let id = self.next_id();
             if let Some(inode) = self.inodes.remove(&old) {
-                self.inodes.insert(id, Inode { current: inode.current, synced: inode.synced, unsynced: inode.unsynced, ..Inode::new(&name) });
+                self.inodes.insert(
+                    id,
+                    Inode { current: inode.current, synced: inode.synced, unsynced: inode.unsynced, ..Inode::new(&name) },
+                );
             }
             if let Some(durable) = self.durable_directory.get_mut(&name).filter(|durable| **durable == old) {
                 *durable = id;
