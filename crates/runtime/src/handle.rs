@@ -32,13 +32,23 @@ pub struct Handle {
     writers: BTreeMap<Domain, Writer>,
     running: Vec<Running>,
     view: View,
-    /// Dropped last, so that nobody else opens the home while its files are still open.
     _lock: Lock,
 }
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Handle")
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // INVARIANT: the files are closed before the lock is given up, so that nobody opens the home in between.
+        self.view = View::default();
+        self.writers.clear();
+        for thread in std::mem::take(&mut self.running) {
+            thread.join();
+        }
     }
 }
 
@@ -93,13 +103,7 @@ impl Handle {
 
     /// Ends cleanly: every file learns the others' heads.
     pub fn close(self) -> Result<()> {
-        self.write_witnesses()?;
-        drop(self.view);
-        drop(self.writers);
-        for thread in self.running {
-            thread.join();
-        }
-        Ok(())
+        self.write_witnesses()
     }
 
     #[must_use]

@@ -18,7 +18,7 @@ use crate::home::Home;
 use crate::{Error, Result};
 
 /// A reader per domain.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct View {
     readers: BTreeMap<Domain, Arc<dyn Reader>>,
 }

@@ -341,13 +341,15 @@ impl State {
     }
 }
 
+impl FullText for Shared {
+    fn search(&self, spec: &'static Spec, workspace: &WorkspaceId, words: &str, limit: usize) -> Result<Vec<Row>> {
+        MemorySnapshot(self.lock().clone()).search(spec, workspace, words, limit)
+    }
+}
+
 impl Reader for Shared {
     fn read(&self) -> Result<Box<dyn Snapshot + '_>> {
         Ok(Box::new(MemorySnapshot(self.lock().clone())))
-    }
-
-    fn search(&self, spec: &'static Spec, workspace: &WorkspaceId, words: &str, limit: usize) -> Result<Vec<Row>> {
-        MemorySnapshot(self.lock().clone()).search(spec, workspace, words, limit)
     }
 }
 

@@ -188,16 +188,16 @@ pub trait Snapshot {
     }
 }
 
-/// Full text: derived, so the same sets everywhere, in a fixed order (rank, newest first, id).
+/// Full text: derived, compared as sets. Where a backend ranks (SQLite), the order is rank, newest first, id, and so always the same;
+/// SQLite also folds accents.
 pub trait FullText {
+    /// Live rows that hold all the words.
     fn search(&self, spec: &'static Spec, workspace: &WorkspaceId, words: &str, limit: usize) -> Result<Vec<Row>>;
 }
 
 /// Opens snapshots; cheap to clone and shared between threads.
-pub trait Reader: Send + Sync {
+pub trait Reader: FullText + Send + Sync {
     fn read(&self) -> Result<Box<dyn Snapshot + '_>>;
-    /// A snapshot that can also search.
-    fn search(&self, spec: &'static Spec, workspace: &WorkspaceId, words: &str, limit: usize) -> Result<Vec<Row>>;
     /// The backend's own check of what lies beneath the log: pages, and indexes against their tables.
     fn check(&self) -> Result<()> {
         Ok(())

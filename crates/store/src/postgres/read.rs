@@ -16,7 +16,7 @@ use crate::env::Env;
 use crate::postgres::connect::Link;
 use crate::postgres::query::{self, Bound, Queries, Streams, quoted, row_columns, type_of, value};
 use crate::postgres::{PgLocation, text};
-use crate::store::{Direction, Logged, Page, PageKey, Reader, Row, Scan, Snapshot, Stored};
+use crate::store::{Direction, FullText, Logged, Page, PageKey, Reader, Row, Scan, Snapshot, Stored};
 use crate::{Error, Result};
 
 /// Reads one domain's schema.
@@ -102,13 +102,15 @@ fn fix_moment(link: &mut Link) -> Result<(Streams, Vec<Head>)> {
     query::streams(link)
 }
 
+impl FullText for PostgresReader {
+    fn search(&self, spec: &'static Spec, workspace: &WorkspaceId, words: &str, limit: usize) -> Result<Vec<Row>> {
+        self.snapshot()?.with(|queries| text::search(queries, spec, workspace, words, limit))
+    }
+}
+
 impl Reader for PostgresReader {
     fn read(&self) -> Result<Box<dyn Snapshot + '_>> {
         Ok(Box::new(self.snapshot()?))
-    }
-
-    fn search(&self, spec: &'static Spec, workspace: &WorkspaceId, words: &str, limit: usize) -> Result<Vec<Row>> {
-        self.snapshot()?.with(|queries| text::search(queries, spec, workspace, words, limit))
     }
 }
 

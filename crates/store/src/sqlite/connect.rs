@@ -56,10 +56,12 @@ pub(crate) fn open(location: &Location, access: Access) -> Result<Connection> {
 /// change under us either, and is read as it is.
 fn on_unwritable_media(location: &Location, connection: &Connection) -> Result<Option<Connection>> {
     let probed = connection.query_row("PRAGMA schema_version", [], |_| Ok(()));
-    let refused = probed.is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::CannotOpen));
+    let unwritable = [Some(ErrorCode::CannotOpen), Some(ErrorCode::ReadOnly)];
+    let refused = probed.is_err_and(|error| unwritable.contains(&error.sqlite_error_code()));
     let mut wal = location.path.clone().into_os_string();
     wal.push("-wal");
-    let (true, Some(path), false) = (refused, location.path.to_str(), std::path::Path::new(&wal).exists()) else {
+    let is_waiting = std::fs::metadata(&wal).is_ok_and(|metadata| metadata.len() > 0);
+    let (true, Some(path), false) = (refused, location.path.to_str(), is_waiting) else {
         return Ok(None);
     };
     let escaped = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");

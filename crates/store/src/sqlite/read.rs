@@ -15,7 +15,7 @@ use crate::env::Env;
 use crate::sqlite::connect::{self, Access, failure};
 use crate::sqlite::query::{self, Queries, Streams};
 use crate::sqlite::{Location, projection, scan, schema, text};
-use crate::store::{Logged, Page, Reader, Row, Scan, Snapshot, Stored, own_streams};
+use crate::store::{FullText, Logged, Page, Reader, Row, Scan, Snapshot, Stored, own_streams};
 use crate::{Error, Result};
 
 /// Reads one domain's file. Needs no lock on the home: WAL readers and the writer do not disturb each other.
@@ -108,14 +108,16 @@ impl SqliteReader {
     }
 }
 
-impl Reader for SqliteReader {
-    fn read(&self) -> Result<Box<dyn Snapshot + '_>> {
-        Ok(Box::new(self.snapshot()?))
-    }
-
+impl FullText for SqliteReader {
     fn search(&self, spec: &'static Spec, workspace: &WorkspaceId, words: &str, limit: usize) -> Result<Vec<Row>> {
         let snapshot = self.snapshot()?;
         text::search(&snapshot.queries()?, spec, workspace, words, limit)
+    }
+}
+
+impl Reader for SqliteReader {
+    fn read(&self) -> Result<Box<dyn Snapshot + '_>> {
+        Ok(Box::new(self.snapshot()?))
     }
 
     /// Table by table, so that no snapshot gets old. Record tables are left out: a rebuild must stay possible when one is damaged.

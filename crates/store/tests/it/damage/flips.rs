@@ -14,7 +14,7 @@ use domain::id::{OperationId, RawId};
 use domain::record::{Class, Spec, Value};
 use store::Error;
 use store::sqlite::{Location, SqliteReader, SqliteStore, rebuild};
-use store::store::{Direction, Reader, Scan, Snapshot};
+use store::store::{Direction, FullText, Reader, Scan, Snapshot};
 
 use super::home::{self, Home, synced};
 use crate::fixtures::{LEASE, THING, host, id, kinds, operation, workspace};
