@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::env::Env;
 use crate::row;
-use crate::store::{Logged, Row, RowState, Stored};
+use crate::store::{Logged, Row, RowState, Stored, own_streams};
 use crate::{Error, Result};
 
 /// Rows, for one transaction.
@@ -71,6 +71,18 @@ pub(crate) struct Position {
 }
 
 impl Position {
+    /// Where a host stands, and what is known of the others.
+    pub(crate) fn of(domain: Domain, host: HostId, heads: &[Head]) -> Result<Self> {
+        let own: BTreeMap<Stream, Head> =
+            heads.iter().filter(|head| head.stream.host == host).map(|head| (head.stream.stream, *head)).collect();
+        if let Some(missing) = own_streams(host).iter().find(|stream| !own.contains_key(&stream.stream)) {
+            return Err(Error::Damaged { domain, message: format!("the head of stream {} is missing", missing.stream) });
+        }
+        let others = heads.iter().filter(|head| head.stream.host != host && head.stream.stream == Stream::Synced);
+        let clock = others.map(|head| (head.stream.host, head.counter)).collect();
+        Ok(Self { domain, host, heads: own, clock })
+    }
+
     fn head(&mut self, stream: Stream) -> &mut Head {
         let Self { domain, host, heads, .. } = self;
         heads.entry(stream).or_insert_with(|| {

@@ -24,6 +24,7 @@ pub mod row;
 pub mod saga;
 pub mod sqlite;
 pub mod store;
+mod streams;
 pub mod verify;
 
 pub use error::{Error, Result, place};

@@ -14,14 +14,14 @@ mod schema;
 mod text;
 mod txn;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::causality::{Domain, Stream, VectorClock};
+use domain::causality::Domain;
 use domain::commit::{Commit, Committed};
-use domain::entry::{Head, Witness};
+use domain::entry::Witness;
 use domain::id::{HistoryId, HostId};
 use domain::record::Spec;
 
@@ -32,9 +32,10 @@ use crate::apply::{self, Position};
 use crate::env::Env;
 use crate::postgres::connect::{Backend, Fault, Link};
 use crate::postgres::lock::Locked;
-use crate::postgres::query::{Streams, quoted};
+use crate::postgres::query::quoted;
 use crate::postgres::txn::PostgresTxn;
-use crate::store::{GroupFailure, Reader, Store, own_streams};
+use crate::store::{GroupFailure, Reader, Store};
+use crate::streams::Streams;
 use crate::{Error, Result};
 
 /// LIMIT: tries to connect again, and the pause between two: a server that restarts is back within seconds.
@@ -128,7 +129,7 @@ impl PostgresStore {
         schema::open(&mut link, location, host)?;
         let backend = link.backend()?;
         let (streams, heads) = query::streams(&mut link)?;
-        let position = position_of(location.domain, host, &heads)?;
+        let position = Position::of(location.domain, host, &heads)?;
         let reader = PostgresReader::new(location.clone(), env.clone());
         let (location, env) = (location.clone(), env.clone());
         Ok(Self { location, env, position, link: Some(link), backend, streams, reader, failing: None })
@@ -188,7 +189,7 @@ impl PostgresStore {
         // INVARIANT: read after the last lock, so that the clock covers whoever wrote a locked row last.
         let (entered, heads) = query::streams(link)?;
         *streams = entered;
-        *position = position_of(location.domain, position.host, &heads)?;
+        *position = Position::of(location.domain, position.host, &heads)?;
         apply::group(&mut PostgresTxn::new(link, streams, location, locked), position, env, group)
     }
 
@@ -209,7 +210,7 @@ impl PostgresStore {
         lock::heads(&mut link, &self.streams, host)?;
         let (streams, heads) = query::streams(&mut link)?;
         link.batch("ROLLBACK")?;
-        self.position = position_of(self.location.domain, host, &heads)?;
+        self.position = Position::of(self.location.domain, host, &heads)?;
         self.streams = streams;
         self.link = Some(link);
         Ok(())
@@ -244,18 +245,6 @@ fn connect_patiently(location: &PgLocation, host: HostId, tries: u32) -> Result<
         std::thread::sleep(Duration::from_millis(CONNECT_PAUSE_MS));
     }
     Link::open(location, &writer_name(location, host))
-}
-
-/// Where the host stands, and what is known of the others.
-fn position_of(domain: Domain, host: HostId, heads: &[Head]) -> Result<Position> {
-    let own: BTreeMap<Stream, Head> =
-        heads.iter().filter(|head| head.stream.host == host).map(|head| (head.stream.stream, *head)).collect();
-    if let Some(missing) = own_streams(host).iter().find(|stream| !own.contains_key(&stream.stream)) {
-        return Err(Error::Damaged { domain, message: format!("the head of stream {} is missing", missing.stream) });
-    }
-    let others = heads.iter().filter(|head| head.stream.host != host && head.stream.stream == Stream::Synced);
-    let clock: VectorClock = others.map(|head| (head.stream.host, head.counter)).collect();
-    Ok(Position { domain, host, heads: own, clock })
 }
 
 impl Store for PostgresStore {

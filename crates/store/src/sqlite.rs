@@ -16,12 +16,11 @@ mod schema;
 mod text;
 mod txn;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use domain::causality::{Domain, Stream, VectorClock};
+use domain::causality::Domain;
 use domain::commit::{Commit, Committed};
 use domain::entry::{Head, Witness};
 use domain::id::{HistoryId, HostId};
@@ -38,9 +37,9 @@ use crate::apply::{self, Position};
 use crate::env::Env;
 use crate::sqlite::connect::{Access, failure};
 use crate::sqlite::projection::Lost;
-use crate::sqlite::query::Streams;
 use crate::sqlite::txn::SqliteTxn;
-use crate::store::{GroupFailure, Maintenance, Reader, Store, own_streams};
+use crate::store::{GroupFailure, Maintenance, Reader, Store};
+use crate::streams::Streams;
 use crate::{Error, Result};
 
 /// Where a domain's file is and what it holds.
@@ -118,7 +117,7 @@ impl SqliteStore {
         checkpoint::settle(&writer, location.domain)?;
         schema::migrate(&writer, location, MIGRATIONS)?;
         projection::bring_up_to_date(&writer, location, lost)?;
-        let streams = Streams::load(&writer, location.domain)?;
+        let streams = query::load_streams(&writer, location.domain)?;
         let position = load_position(&writer, location.domain, &streams)?;
         let reader = SqliteReader::new(location.clone(), env.clone());
         Ok(Self {
@@ -190,14 +189,7 @@ impl SqliteStore {
 fn load_position(connection: &Connection, domain: Domain, streams: &Streams) -> Result<Position> {
     let host = schema::own_host(connection, domain)?;
     let heads = query::heads(connection, domain, streams)?;
-    let own: BTreeMap<Stream, Head> =
-        heads.iter().filter(|head| head.stream.host == host).map(|head| (head.stream.stream, *head)).collect();
-    if let Some(missing) = own_streams(host).iter().find(|stream| !own.contains_key(&stream.stream)) {
-        return Err(Error::Damaged { domain, message: format!("the head of stream {} is missing", missing.stream) });
-    }
-    let others = heads.iter().filter(|head| head.stream.host != host && head.stream.stream == Stream::Synced);
-    let clock: VectorClock = others.map(|head| (head.stream.host, head.counter)).collect();
-    Ok(Position { domain, host, heads: own, clock })
+    Position::of(domain, host, &heads)
 }
 
 impl Store for SqliteStore {
@@ -235,7 +227,7 @@ impl Store for SqliteStore {
         self.wal_pages.watch(&mut writer, self.location.domain)?;
         checkpoint::truncate(&writer, self.location.domain)?;
         checkpoint::begin_wal(&writer, self.location.domain)?;
-        self.streams = Streams::load(&writer, self.location.domain)?;
+        self.streams = query::load_streams(&writer, self.location.domain)?;
         self.position = load_position(&writer, self.location.domain, &self.streams)?;
         self.writer = Some(writer);
         self.retired = None;

@@ -15,9 +15,10 @@ use domain::records::fence::Fence;
 use crate::Result;
 use crate::postgres::PgLocation;
 use crate::postgres::connect::Link;
-use crate::postgres::query::{Streams, get, quoted, type_of, value};
+use crate::postgres::query::{get, quoted, type_of, value};
 use crate::row;
 use crate::store::own_streams;
+use crate::streams::Streams;
 
 pub(crate) type RowKey = (&'static str, RawId);
 

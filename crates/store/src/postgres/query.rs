@@ -1,9 +1,8 @@
 //! The reads that writer and readers share: rows, entries, outcomes, heads.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
-use domain::causality::{Domain, Dot, Stream, StreamId};
+use domain::causality::{Domain, Stream, StreamId};
 use domain::commit::{Committed, Written};
 use domain::entry::{Head, Witness};
 use domain::hash::{Hash, Salt};
@@ -17,37 +16,8 @@ use crate::apply::Outcome;
 use crate::postgres::connect::Link;
 use crate::row::{self, LogRow};
 use crate::store::{Logged, Row, Stored};
+use crate::streams::Streams;
 use crate::{Error, Result};
-
-/// The database's numbers for streams, both ways.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Streams {
-    by_number: BTreeMap<i64, StreamId>,
-    numbers: BTreeMap<StreamId, i64>,
-}
-
-impl Streams {
-    pub(crate) fn position(&self, dot: &Dot) -> Result<i64> {
-        let number = self.numbers.get(&dot.stream);
-        number.and_then(|number| row::position(*number, dot.counter)).ok_or_else(|| Error::Unreadable(crate::error::place(dot)))
-    }
-
-    pub(crate) fn dot(&self, position: i64) -> Result<Dot> {
-        let (number, counter) = row::split_position(position);
-        let stream = self.by_number.get(&number).filter(|_| counter > 0);
-        stream
-            .map(|stream| Dot { stream: *stream, counter })
-            .ok_or_else(|| Error::Unreadable(format!("place {position} in the log")))
-    }
-
-    pub(crate) fn number(&self, stream: &StreamId) -> Option<i64> {
-        self.numbers.get(stream).copied()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &StreamId> {
-        self.by_number.values()
-    }
-}
 
 /// Every stream with its number, and its head unless that is lost, in one statement: what one moment knows of all nodes.
 pub(crate) fn streams(link: &mut Link) -> Result<(Streams, Vec<Head>)> {
@@ -60,8 +30,7 @@ pub(crate) fn streams(link: &mut Link) -> Result<(Streams, Vec<Head>)> {
         let number: i64 = get(&row, 0)?;
         let bad = |what: &str| Error::Damaged { domain, message: format!("{what} {number} does not read") };
         let stream = read_stream(&row, 2).ok_or_else(|| bad("stream"))?;
-        streams.by_number.insert(number, stream);
-        streams.numbers.insert(stream, number);
+        streams.insert(number, stream);
         if get::<Option<i64>>(&row, 1)?.is_some() {
             heads.push(read_head(&row, 2).ok_or_else(|| bad("the head of stream"))?);
         }

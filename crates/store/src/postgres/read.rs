@@ -14,9 +14,10 @@ use postgres::types::ToSql;
 
 use crate::env::Env;
 use crate::postgres::connect::Link;
-use crate::postgres::query::{self, Bound, Queries, Streams, quoted, row_columns, type_of, value};
+use crate::postgres::query::{self, Bound, Queries, quoted, row_columns, type_of, value};
 use crate::postgres::{PgLocation, text};
 use crate::store::{Direction, FullText, Logged, Page, PageKey, Reader, Row, Scan, Snapshot, Stored};
+use crate::streams::Streams;
 use crate::{Error, Result};
 
 /// Reads one domain's schema.

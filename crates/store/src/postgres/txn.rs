@@ -12,10 +12,11 @@ use postgres::types::ToSql;
 use crate::apply::{Outcome, Txn};
 use crate::postgres::connect::Link;
 use crate::postgres::lock::{Locked, RowKey};
-use crate::postgres::query::{Bound, Queries, Streams, bytes, get, quoted};
+use crate::postgres::query::{Bound, Queries, bytes, get, quoted};
 use crate::postgres::{PgLocation, text};
 use crate::row::{self, LogRow};
 use crate::store::{Logged, Row, Stored};
+use crate::streams::Streams;
 use crate::{Error, Result};
 
 pub(crate) struct PostgresTxn<'a> {

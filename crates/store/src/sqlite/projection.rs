@@ -9,7 +9,7 @@ use domain::record::{Aggregate, Spec, ValueType};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::sqlite::connect::failure;
-use crate::sqlite::query::{Queries, Streams};
+use crate::sqlite::query::{Queries, load_streams};
 use crate::sqlite::{Location, rebuild, text, txn};
 use crate::{Error, Result};
 
@@ -125,7 +125,7 @@ const fn sql_type(value_type: ValueType) -> &'static str {
 /// Makes a table and its aggregates anew from its own rows.
 fn remake(connection: &Connection, domain: Domain, spec: &'static Spec) -> Result<()> {
     let failed = |error: rusqlite::Error| failure(domain, &error);
-    let streams = Streams::load(connection, domain)?;
+    let streams = load_streams(connection, domain)?;
     let queries = Queries { connection, streams: &streams, domain };
     let old = format!("{}__old", spec.table);
     connection.execute_batch(&format!("ALTER TABLE {} RENAME TO {old}", spec.table)).map_err(failed)?;

@@ -1,8 +1,6 @@
 //! The reads that writer and readers share: rows, entries, outcomes, heads.
 
-use std::collections::BTreeMap;
-
-use domain::causality::{Domain, Dot, Stream, StreamId};
+use domain::causality::{Domain, Stream, StreamId};
 use domain::commit::{Committed, Written};
 use domain::entry::{Head, Witness};
 use domain::hash::{Hash, Salt};
@@ -16,54 +14,25 @@ use crate::apply::Outcome;
 use crate::row::{self, LogRow};
 use crate::sqlite::connect::failure;
 use crate::store::{Logged, Row, Stored};
+use crate::streams::Streams;
 use crate::{Error, Result};
 
-/// The file's numbers for streams, both ways.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Streams {
-    by_number: BTreeMap<i64, StreamId>,
-    numbers: BTreeMap<StreamId, i64>,
-}
-
-impl Streams {
-    pub(crate) fn load(connection: &Connection, domain: Domain) -> Result<Self> {
-        let failed = |error: rusqlite::Error| failure(domain, &error);
-        let mut statement = connection.prepare_cached("SELECT n, host, stream FROM streams").map_err(failed)?;
-        let mut rows = statement.query([]).map_err(failed)?;
-        let mut streams = Self::default();
-        while let Some(row) = rows.next().map_err(failed)? {
-            let (number, host, name): (i64, Vec<u8>, String) =
-                (row.get(0).map_err(failed)?, row.get(1).map_err(failed)?, row.get(2).map_err(failed)?);
-            let host = RawId::from_slice(&host).map(HostId::from_raw).filter(|_| (1..=row::STREAM_NUMBER_MAX).contains(&number));
-            let (Some(host), Some(stream)) = (host, Stream::parse(&name)) else {
-                return Err(Error::Damaged { domain, message: format!("stream {number} does not read") });
-            };
-            streams.by_number.insert(number, StreamId { host, stream });
-            streams.numbers.insert(StreamId { host, stream }, number);
-        }
-        Ok(streams)
+/// The file's numbers for streams.
+pub(crate) fn load_streams(connection: &Connection, domain: Domain) -> Result<Streams> {
+    let failed = |error: rusqlite::Error| failure(domain, &error);
+    let mut statement = connection.prepare_cached("SELECT n, host, stream FROM streams").map_err(failed)?;
+    let mut rows = statement.query([]).map_err(failed)?;
+    let mut streams = Streams::default();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let (number, host, name): (i64, Vec<u8>, String) =
+            (row.get(0).map_err(failed)?, row.get(1).map_err(failed)?, row.get(2).map_err(failed)?);
+        let host = RawId::from_slice(&host).map(HostId::from_raw).filter(|_| (1..=row::STREAM_NUMBER_MAX).contains(&number));
+        let (Some(host), Some(stream)) = (host, Stream::parse(&name)) else {
+            return Err(Error::Damaged { domain, message: format!("stream {number} does not read") });
+        };
+        streams.insert(number, StreamId { host, stream });
     }
-
-    pub(crate) fn position(&self, dot: &Dot) -> Result<i64> {
-        let number = self.numbers.get(&dot.stream);
-        number.and_then(|number| row::position(*number, dot.counter)).ok_or_else(|| Error::Unreadable(crate::error::place(dot)))
-    }
-
-    pub(crate) fn dot(&self, position: i64) -> Result<Dot> {
-        let (number, counter) = row::split_position(position);
-        let stream = self.by_number.get(&number).filter(|_| counter > 0);
-        stream
-            .map(|stream| Dot { stream: *stream, counter })
-            .ok_or_else(|| Error::Unreadable(format!("place {position} in the log")))
-    }
-
-    pub(crate) fn number(&self, stream: &StreamId) -> Option<i64> {
-        self.numbers.get(stream).copied()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &StreamId> {
-        self.by_number.values()
-    }
+    Ok(streams)
 }
 
 /// A record column on its way into SQLite.
@@ -282,7 +251,7 @@ pub(crate) fn heads(connection: &Connection, domain: Domain, streams: &Streams) 
     while let Some(row) = rows.next().map_err(failed)? {
         let number: i64 = row.get(0).map_err(failed)?;
         let bad = || Error::Damaged { domain, message: format!("the head of stream {number} does not read") };
-        let stream = *streams.by_number.get(&number).ok_or_else(bad)?;
+        let stream = streams.stream(number).ok_or_else(bad)?;
         let counter = row.get::<_, i64>(1).ok().and_then(|counter| u64::try_from(counter).ok()).ok_or_else(bad)?;
         let chain = row.get::<_, Vec<u8>>(2).ok().and_then(|chain| Hash::from_slice(&chain)).ok_or_else(bad)?;
         let at = Timestamp::from_ms(row.get(3).map_err(|_| bad())?);

@@ -13,9 +13,10 @@ use rusqlite::Connection;
 
 use crate::env::Env;
 use crate::sqlite::connect::{self, Access, failure};
-use crate::sqlite::query::{self, Queries, Streams};
+use crate::sqlite::query::{self, Queries};
 use crate::sqlite::{Location, projection, scan, schema, text};
 use crate::store::{FullText, Logged, Page, Reader, Row, Scan, Snapshot, Stored, own_streams};
+use crate::streams::Streams;
 use crate::{Error, Result};
 
 /// Reads one domain's file. Needs no lock on the home: WAL readers and the writer do not disturb each other.
@@ -80,7 +81,7 @@ impl SqliteReader {
         let connection = snapshot.connection()?;
         connection.execute_batch("BEGIN").map_err(|error| failure(self.location.domain, &error))?;
         // The first read fixes the moment.
-        snapshot.streams = Streams::load(connection, self.location.domain)?;
+        snapshot.streams = query::load_streams(connection, self.location.domain)?;
         Ok(snapshot)
     }
 

@@ -11,9 +11,10 @@ use rusqlite::{Connection, ToSql, params, params_from_iter};
 use crate::apply::{Outcome, Txn};
 use crate::row::{self, LogRow};
 use crate::sqlite::connect::failure;
-use crate::sqlite::query::{Bound, Queries, Streams};
+use crate::sqlite::query::{Bound, Queries};
 use crate::sqlite::text;
 use crate::store::{Logged, Row, Stored};
+use crate::streams::Streams;
 use crate::{Error, Result};
 
 pub(crate) struct SqliteTxn<'a> {
