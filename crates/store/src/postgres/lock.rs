@@ -1,13 +1,13 @@
 //! What a group locks before it decides anything: always in the same order, so that nodes wait for each other, never in a circle.
 //!
-//! The order: the own heads; the operations; guard and record rows by table and id; aggregates. A row that does not exist cannot be
+//! The order: the own heads; the operations; the fences by name; guard and record rows by table and id; aggregates. A row that does not exist cannot be
 //! locked: creating it meets the other node's at the table's key. Rows that were absent here stay absent for the whole group, so
 //! everything a commit is decided on was read under a lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::commit::{Commit, Guard};
-use domain::hash::Digest;
+use domain::hash::{Digest, Hash};
 use domain::id::{OperationId, RawId, WorkspaceId};
 use domain::record::{Aggregate, Record, Spec, Value};
 use domain::records::fence::Fence;
@@ -55,6 +55,7 @@ type AggregateKeys = BTreeSet<(&'static str, &'static str, String)>;
 /// Locks everything that the group will read or write.
 pub(crate) fn group(link: &mut Link, location: &PgLocation, commits: &[Commit]) -> Result<Locked> {
     let operations = lock_operations(link, location, commits)?;
+    lock_fences(link, location, commits)?;
     let wanted = wanted_rows(location, commits);
     let mut rows: BTreeMap<RowKey, bool> = wanted.keys().map(|key| (*key, false)).collect();
     let mut aggregates = aggregates_after(location, commits);
@@ -81,21 +82,50 @@ pub(crate) fn heads(link: &mut Link, streams: &Streams, host: domain::id::HostId
 fn lock_operations(link: &mut Link, location: &PgLocation, commits: &[Commit]) -> Result<BTreeSet<OperationId>> {
     let ids: BTreeSet<RawId> = commits.iter().map(|commit| commit.operation_id.raw()).collect();
     let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
-    let schema = Digest::new("verger.postgres.operation.v1").text(&location.schema()).finish();
-    let half = |id: &[u8], from: usize| {
-        let byte = |at: usize| id[at] ^ schema.as_bytes()[at];
-        i32::from_be_bytes([byte(from), byte(from + 1), byte(from + 2), byte(from + 3)])
-    };
-    let mut keys: Vec<(i32, i32)> = ids.iter().map(|id| (half(id, 0), half(id, 4))).collect();
+    let salt = Digest::new("verger.postgres.operation.v1").text(&location.schema()).finish();
+    let mut keys: Vec<(i32, i32)> = ids.iter().map(|id| advisory_key(&salt, id)).collect();
     keys.sort_unstable();
     let (high, low): (Vec<i32>, Vec<i32>) = keys.into_iter().unzip();
-    // Keys of two halves are apart from those of one whole, which the slots have.
     let sql = "SELECT count(pg_advisory_xact_lock(high, low)) FROM unnest($1::int4[], $2::int4[]) AS keys(high, low)";
     link.query(sql, &[&high, &low])?;
     let sql = "SELECT operation FROM log WHERE operation = ANY($1) AND before = 0 \
                UNION SELECT operation FROM outcomes WHERE operation = ANY($1)";
     let rows = link.query(sql, &[&ids])?;
     rows.iter().map(|row| read_id(row).map(OperationId::from_raw)).collect()
+}
+
+/// A fence that was never raised has no row to lock, so its subject is locked by name: shared by those it lets through, alone by
+/// whoever raises it.
+fn lock_fences(link: &mut Link, location: &PgLocation, commits: &[Commit]) -> Result<()> {
+    let salt = Digest::new("verger.postgres.fence.v1").text(&location.schema()).finish();
+    let mut wanted: BTreeMap<(i32, i32), Strength> = BTreeMap::new();
+    for commit in commits {
+        for guard in &commit.guards {
+            if let Guard::Fence { subject, .. } = guard {
+                wanted.entry(advisory_key(&salt, Fence::id_of(subject).as_bytes())).or_insert(Strength::Share);
+            }
+        }
+        for write in commit.writes.iter().filter(|write| write.spec == Fence::SPEC) {
+            wanted.insert(advisory_key(&salt, write.id.as_bytes()), Strength::Update);
+        }
+    }
+    for ((high, low), strength) in wanted {
+        let sql = match strength {
+            Strength::Share => "SELECT count(pg_advisory_xact_lock_shared($1::int4, $2::int4))",
+            Strength::Update => "SELECT count(pg_advisory_xact_lock($1::int4, $2::int4))",
+        };
+        link.query(sql, &[&high, &low])?;
+    }
+    Ok(())
+}
+
+/// Half of an id as the two halves of an advisory lock's key: apart from keys of one whole, which the slots have.
+fn advisory_key(salt: &Hash, id: &[u8]) -> (i32, i32) {
+    let half = |from: usize| {
+        let byte = |at: usize| id[at] ^ salt.as_bytes()[at];
+        i32::from_be_bytes([byte(from), byte(from + 1), byte(from + 2), byte(from + 3)])
+    };
+    (half(0), half(4))
 }
 
 /// The rows that guards and writes name; the stronger lock if both do. Kinds that are not stored here are refused on their way.

@@ -251,6 +251,17 @@ fn a_fence_is_raised_after_what_it_let_through_and_before_what_it_stops() {
 }
 
 #[test]
+fn a_fence_that_was_never_raised_is_held_on_to_as_well() {
+    let bare = |name: &str| fresh(name).0;
+    let fence = || Guard::Fence { subject: "agent_x".into(), epoch: 0 };
+    let let_through = overlap(&bare("wait_bare"), guarded("a", fence()), commit("raise", vec![raise(2, 0)]));
+    assert!(let_through.first.is_ok() && let_through.waited && let_through.second.is_ok());
+    let stopped = overlap(&bare("wait_bare2"), commit("raise", vec![put(&MEMO, 3, 0, "{}"), raise(2, 0)]), guarded("a", fence()));
+    assert!(stopped.first.is_ok() && stopped.waited);
+    assert_eq!(stopped.second, Err(Error::Fenced { subject: "agent_x".into(), epoch: 0, current: 2 }));
+}
+
+#[test]
 fn a_deadlock_between_two_nodes_is_resolved_commit_by_commit() {
     let server = pg_server::shared();
     let location = location(server, "deadlock");
