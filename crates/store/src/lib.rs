@@ -18,6 +18,7 @@ mod error;
 mod group;
 pub mod memory;
 mod platform;
+mod pool;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod row;

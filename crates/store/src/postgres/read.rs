@@ -2,17 +2,18 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use domain::causality::StreamId;
 use domain::commit::Committed;
 use domain::entry::{Head, Witness};
 use domain::id::{HistoryId, OperationId, RawId, WorkspaceId};
-use domain::limits::{READERS_MAX, SNAPSHOT_AGE_MS_MAX};
+use domain::limits::SNAPSHOT_AGE_MS_MAX;
 use domain::record::{Spec, Value};
 use postgres::types::ToSql;
 
 use crate::env::Env;
+use crate::pool::Pool;
 use crate::postgres::connect::Link;
 use crate::postgres::query::{self, Bound, Queries, quoted, row_columns, type_of, value};
 use crate::postgres::{PgLocation, text};
@@ -25,25 +26,13 @@ use crate::{Error, Result};
 pub struct PostgresReader {
     location: PgLocation,
     env: Env,
-    pool: Arc<Pool>,
+    pool: Arc<Pool<Link>>,
 }
 
 impl fmt::Debug for PostgresReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresReader").field("domain", &self.location.domain).finish_non_exhaustive()
     }
-}
-
-#[derive(Default)]
-struct Pool {
-    state: Mutex<PoolState>,
-    returned: Condvar,
-}
-
-#[derive(Default)]
-struct PoolState {
-    idle: Vec<Link>,
-    lent: usize,
 }
 
 impl PostgresReader {
@@ -53,13 +42,12 @@ impl PostgresReader {
 
     /// Drops connections that nobody uses: what cut one may have cut them all.
     pub(crate) fn close_idle(&self) {
-        let dropped = std::mem::take(&mut self.lock().idle);
-        drop(dropped);
+        self.pool.close_idle();
     }
 
     fn snapshot(&self) -> Result<PostgresSnapshot<'_>> {
-        let idle = self.borrow();
-        let (link, streams, heads) = self.begin(idle).inspect_err(|_| self.give_back(None))?;
+        let idle = self.pool.borrow();
+        let (link, streams, heads) = self.begin(idle).inspect_err(|_| self.pool.give_back(None))?;
         let until_ms = self.env.clock.monotonic_ms() + SNAPSHOT_AGE_MS_MAX;
         Ok(PostgresSnapshot { reader: self, link: RefCell::new(Some(link)), streams, heads, until_ms })
     }
@@ -74,27 +62,6 @@ impl PostgresReader {
         let mut link = Link::open(&self.location, &format!("verger {} reader", self.location.schema_name()))?;
         let (streams, heads) = fix_moment(&mut link)?;
         Ok((link, streams, heads))
-    }
-
-    fn borrow(&self) -> Option<Link> {
-        let mut state = self.lock();
-        while state.lent >= READERS_MAX {
-            state = self.pool.returned.wait(state).expect("no thread panics while it holds the pool");
-        }
-        state.lent += 1;
-        state.idle.pop()
-    }
-
-    fn give_back(&self, link: Option<Link>) {
-        let mut state = self.lock();
-        state.lent -= 1;
-        state.idle.extend(link);
-        drop(state);
-        self.pool.returned.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.pool.state.lock().expect("no thread panics while it holds the pool")
     }
 }
 
@@ -128,7 +95,7 @@ struct PostgresSnapshot<'a> {
 impl Drop for PostgresSnapshot<'_> {
     fn drop(&mut self) {
         let ended = self.link.take().and_then(|mut link| link.batch("ROLLBACK").is_ok().then_some(link));
-        self.reader.give_back(ended);
+        self.reader.pool.give_back(ended);
     }
 }
 

@@ -1,17 +1,18 @@
 //! Snapshots: a bounded pool of read-only connections, each lent for a short time.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
 use domain::causality::StreamId;
 use domain::commit::Committed;
 use domain::entry::{Head, Witness};
 use domain::id::{HistoryId, OperationId, RawId, WorkspaceId};
-use domain::limits::{READERS_MAX, SNAPSHOT_AGE_MS_MAX};
+use domain::limits::SNAPSHOT_AGE_MS_MAX;
 use domain::record::{Spec, Value};
 use rusqlite::Connection;
 
 use crate::env::Env;
+use crate::pool::Pool;
 use crate::sqlite::connect::{self, Access, failure};
 use crate::sqlite::query::{self, Queries};
 use crate::sqlite::{Location, projection, scan, schema, text};
@@ -24,25 +25,13 @@ use crate::{Error, Result};
 pub struct SqliteReader {
     location: Location,
     env: Env,
-    pool: Arc<Pool>,
+    pool: Arc<Pool<Connection>>,
 }
 
 impl fmt::Debug for SqliteReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteReader").field("location", &self.location).finish_non_exhaustive()
     }
-}
-
-#[derive(Default)]
-struct Pool {
-    state: Mutex<PoolState>,
-    returned: Condvar,
-}
-
-#[derive(Default)]
-struct PoolState {
-    idle: Vec<Connection>,
-    lent: usize,
 }
 
 impl SqliteReader {
@@ -66,12 +55,13 @@ impl SqliteReader {
 
     /// Drops connections that nobody uses: after an fsync error none of them is trusted.
     pub(crate) fn close_idle(&self) {
-        let dropped = std::mem::take(&mut self.lock().idle);
-        drop(dropped);
+        self.pool.close_idle();
     }
 
     pub(crate) fn snapshot(&self) -> Result<SqliteSnapshot<'_>> {
-        let connection = self.borrow()?;
+        let idle = self.pool.borrow();
+        let opened = idle.map_or_else(|| connect::open(&self.location, Access::Read), Ok);
+        let connection = opened.inspect_err(|_| self.pool.give_back(None))?;
         let mut snapshot = SqliteSnapshot {
             reader: self,
             connection: Some(connection),
@@ -83,29 +73,6 @@ impl SqliteReader {
         // The first read fixes the moment.
         snapshot.streams = query::load_streams(connection, self.location.domain)?;
         Ok(snapshot)
-    }
-
-    fn borrow(&self) -> Result<Connection> {
-        let mut state = self.lock();
-        while state.lent >= READERS_MAX {
-            state = self.pool.returned.wait(state).expect("no thread panics while it holds the pool");
-        }
-        state.lent += 1;
-        let idle = state.idle.pop();
-        drop(state);
-        idle.map_or_else(|| connect::open(&self.location, Access::Read), Ok).inspect_err(|_| self.give_back(None))
-    }
-
-    fn give_back(&self, connection: Option<Connection>) {
-        let mut state = self.lock();
-        state.lent -= 1;
-        state.idle.extend(connection);
-        drop(state);
-        self.pool.returned.notify_one();
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, PoolState> {
-        self.pool.state.lock().expect("no thread panics while it holds the pool")
     }
 }
 
@@ -150,7 +117,7 @@ pub(crate) struct SqliteSnapshot<'a> {
 impl Drop for SqliteSnapshot<'_> {
     fn drop(&mut self) {
         let ended = self.connection.take().filter(|connection| connection.execute_batch("ROLLBACK").is_ok());
-        self.reader.give_back(ended);
+        self.reader.pool.give_back(ended);
     }
 }
 
