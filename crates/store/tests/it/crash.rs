@@ -1,6 +1,6 @@
 //! Power cuts, failed syncs and full disks at every operation of a workload that spans two domains (see `crash/workload`).
 //!
-//! The workload runs on a disk in memory (see `fault_vfs`), once for each of its writes, syncs, truncations and deletions and each
+//! The workload runs on a disk in memory (see `fault_disk`), once for each of its writes, syncs, truncations and deletions and each
 //! way in which a crash there can leave the disk. Then the stores are opened as a start does it, unfinished sagas included, and
 //! everything that was answered is held against what is there. Then the same workload runs again to its end.
 
@@ -9,10 +9,10 @@ mod workload;
 use std::cell::Cell;
 use std::time::Instant;
 
+use fault_disk::{Crash, FaultVfs};
 use store::Error;
 use store::store::{Store, own_streams};
 
-use crate::fault_vfs::{Crash, FaultVfs};
 use crate::fixtures::{commit, dump, host, id};
 use crate::saga::{note, put_of};
 use workload::{Answers, Findings, Home, are_all_good};

@@ -7,7 +7,6 @@ mod actor;
 mod conformance;
 mod crash;
 mod damage;
-mod fault_vfs;
 mod files;
 mod fixtures;
 mod fuzzed;

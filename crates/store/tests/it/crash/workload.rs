@@ -15,13 +15,13 @@ use domain::id::OperationId;
 use domain::record::Record;
 use domain::records::note::Note;
 use domain::time::Timestamp;
+use fault_disk::FaultVfs;
 use store::env::Env;
 use store::saga::{self, Ending, Plan};
 use store::sqlite::{Location, SqliteStore};
 use store::store::{Store, own_streams};
 use store::{Error, Result};
 
-use crate::fault_vfs::FaultVfs;
 use crate::fixtures::{commit, host, id};
 use crate::saga::{damages, note, open_sagas, plan, put_of, traces};
 

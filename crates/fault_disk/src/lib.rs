@@ -1,8 +1,16 @@
-//! A SQLite VFS in memory whose disk can be cut at any operation, for the crash tests of the store.
+//! A SQLite VFS in memory whose disk can be cut at any operation, for crash tests and simulations.
 //!
-//! A test opens its connections through [`FaultVfs::name`], runs a workload once to learn how many operations it costs
-//! ([`FaultVfs::ops`]), then runs it again for every operation with [`FaultVfs::arm`], each time on a [`FaultVfs::fork`] of the disk
-//! it starts from. From the armed operation on the process counts as dead: everything fails until
+//! Owns: the model of a disk (what is durable, and what a crash may keep of the rest), and the VFS that puts SQLite on it.
+//!
+//! Must not know: what is stored. It sees files, bytes and syncs; the one thing it knows of SQLite's formats is where a log holds
+//! numbers that SQLite drew.
+//!
+//! Invariants: what was synced survives every crash, unless the disk was told to lie; equal runs with equal seeds have equal
+//! histories; nothing that SQLite holds an address of is freed under it.
+//!
+//! Start at [`FaultVfs`]. A test opens its connections through [`FaultVfs::name`], runs a workload once to learn how many operations
+//! it costs ([`FaultVfs::ops`]), then runs it again for every operation with [`FaultVfs::arm`], each time on a [`FaultVfs::fork`] of
+//! the disk it starts from. From the armed operation on the process counts as dead: everything fails until
 //! [`FaultVfs::crash_and_recover`] decides what the disk has kept. What a crash may keep is the model in `disk`, which is safe
 //! code; this file holds the handle for tests and the C glue.
 //!
@@ -13,6 +21,7 @@
 mod disk;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt;
 use std::ops::Range;
 use std::ptr;
 use std::slice;
@@ -21,25 +30,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::ffi;
 
-pub(crate) use disk::Crash;
+pub use disk::Crash;
 use disk::{Descriptor, Disk, Outcome, Region, SECTOR_BYTES};
 
 /// One simulated disk, registered with SQLite under a name of its own.
 ///
 /// Dropping it unregisters the name and frees the files. Connections may outlive it: each finds a dead disk.
-pub(crate) struct FaultVfs {
+pub struct FaultVfs {
     name: CString,
     disk: &'static Mutex<Disk>,
 }
 
 impl FaultVfs {
     /// `seed` feeds `xRandomness` only; what a crash keeps is drawn from the seed given to `crash_and_recover`.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self::register(Disk::new(seed))
     }
 
     /// Another disk with the same files and the same promises, all of it durable; the counts start at 0.
-    pub(crate) fn fork(&self) -> Self {
+    pub fn fork(&self) -> Self {
         Self::register(self.disk().fork())
     }
 
@@ -56,37 +65,37 @@ impl FaultVfs {
     }
 
     /// The name for `Connection::open_with_flags_and_vfs`.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.name.to_str().expect("the name is ASCII")
     }
 
     /// Writes, truncations, syncs and deletes so far, the failed ones included; never reset.
-    pub(crate) fn ops(&self) -> u64 {
+    pub fn ops(&self) -> u64 {
         self.disk().ops
     }
 
     /// Syncs so far, the failed and the pretended ones included; never reset.
-    pub(crate) fn syncs(&self) -> u64 {
+    pub fn syncs(&self) -> u64 {
         self.disk().syncs
     }
 
     /// What the named files hold together.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.disk().bytes()
     }
 
     /// One line per operation, fault and recovery: two runs of one scenario with the same seeds have equal histories.
-    pub(crate) fn history(&self) -> Vec<u8> {
+    pub fn history(&self) -> Vec<u8> {
         self.disk().history.clone()
     }
 
     /// Whether the armed operation has been reached and `crash_and_recover` not yet called.
-    pub(crate) fn is_dead(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         self.disk().dead
     }
 
     /// The process dies in operation number `crash_at` (as counted by `ops`, so `ops() + 1` is the next one).
-    pub(crate) fn arm(&self, crash_at: u64) {
+    pub fn arm(&self, crash_at: u64) {
         let mut disk = self.disk();
         assert!(crash_at > disk.ops, "operation {crash_at} has already happened");
         disk.crash_at = Some(crash_at);
@@ -95,22 +104,22 @@ impl FaultVfs {
     /// Cuts the power, decides by `mode` and `seed` what the disk has kept, and starts again, disarmed.
     ///
     /// Shared memory and locks are gone. Connections from before stay dead for good; drop them, before or after.
-    pub(crate) fn crash_and_recover(&self, mode: Crash, seed: u64) {
+    pub fn crash_and_recover(&self, mode: Crash, seed: u64) {
         self.disk().recover(mode, seed);
     }
 
     /// Kills the process and leaves the machine running: what was written but not synced is still there, in the kernel's memory.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         self.disk().kill();
     }
 
     /// While set, a sync reports success and makes nothing durable: the disk that lies, or the fsync that was removed.
-    pub(crate) fn lie_about_sync(&self, lie: bool) {
+    pub fn lie_about_sync(&self, lie: bool) {
         self.disk().lie_about_sync = lie;
     }
 
     /// Promises powersafe overwrite, as the Unix VFS does: SQLite then pads no WAL to the end of a sector.
-    pub(crate) fn promise_powersafe_overwrite(&self) {
+    pub fn promise_powersafe_overwrite(&self) {
         self.disk().device_characteristics = ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE;
     }
 
@@ -118,25 +127,31 @@ impl FaultVfs {
     ///
     /// As on Linux, what they should have synced is then marked clean: it can still be read, and what of it did not reach the disk,
     /// which `kept` decides as for a crash, never becomes durable.
-    pub(crate) fn fail_syncs(&self, numbers: Range<u64>, kept: Crash) {
+    pub fn fail_syncs(&self, numbers: Range<u64>, kept: Crash) {
         let mut disk = self.disk();
         assert!(numbers.start > disk.syncs, "sync {} has already happened", numbers.start);
         disk.failing_syncs = Some((numbers, kept));
     }
 
     /// Every sync from now on works.
-    pub(crate) fn mend_syncs(&self) {
+    pub fn mend_syncs(&self) {
         self.disk().failing_syncs = None;
     }
 
     /// A write that would grow the named files to more than `after_bytes` in total fails with `SQLITE_FULL`.
     /// `u64::MAX` makes room again.
-    pub(crate) fn fail_writes_with_full(&self, after_bytes: u64) {
+    pub fn fail_writes_with_full(&self, after_bytes: u64) {
         self.disk().bytes_max = Some(after_bytes);
     }
 
     fn disk(&self) -> MutexGuard<'static, Disk> {
         lock(self.disk)
+    }
+}
+
+impl fmt::Debug for FaultVfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultVfs").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
