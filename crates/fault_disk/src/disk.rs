@@ -13,8 +13,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
+use std::fmt;
 use std::io::Write as _;
-use std::iter;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,113 +22,88 @@ use std::sync::atomic::AtomicU64;
 
 use rusqlite::ffi;
 
-/// What a write can be torn at.
-pub(super) const SECTOR_BYTES: usize = 512;
-
-/// What the crash does to the changes that were not synced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Crash {
-    /// None has reached the disk.
-    Lost,
-    /// All have, except the one the process died in.
-    Kept,
-    /// The first few of each file have.
-    Cut,
-    /// Any of them have, the one the process died in included, each perhaps only up to or from a sector boundary.
-    Torn,
-}
-
-impl Crash {
-    fn keeps_entry(self, random: &mut Random) -> bool {
-        match self {
-            Self::Lost => false,
-            Self::Kept => true,
-            Self::Cut | Self::Torn => random.coin(),
-        }
-    }
-
-    fn survivors(self, changes: Vec<Change>, random: &mut Random) -> Vec<Change> {
-        match self {
-            Self::Lost => Vec::new(),
-            Self::Kept => changes,
-            Self::Cut => {
-                let kept = random.below(changes.len() + 1);
-                changes.into_iter().take(kept).collect()
-            }
-            Self::Torn => {
-                let mut survivor = |change: Change| match (random.coin(), random.coin()) {
-                    (false, _) => None,
-                    (true, false) => Some(change),
-                    (true, true) => Some(change.torn(random)),
-                };
-                changes.into_iter().filter_map(&mut survivor).collect()
-            }
-        }
-    }
-}
+use crate::crash::Crash;
+use crate::inode::{Change, Inode, Region, TEMPORARY};
+use crate::random::Random;
 
 /// The value, or the SQLite result code to return instead.
-pub(super) type Outcome<T> = Result<T, c_int>;
-
-/// A piece of a WAL index. Atomics, because SQLite writes to it through the address it was given.
-pub(super) type Region = Arc<[AtomicU64]>;
+pub(crate) type Outcome<T> = Result<T, c_int>;
 
 /// An open file. Ids are never used twice, so one from before a crash finds nothing after it.
-pub(super) struct Descriptor {
+pub(crate) struct Descriptor {
     id: u64,
     inode: u64,
 }
 
 /// See the module's text for what it promises, and `FaultVfs` for the meaning of its fields.
 #[derive(Default)]
-pub(super) struct Disk {
-    pub(super) ops: u64,
-    pub(super) syncs: u64,
-    pub(super) history: Vec<u8>,
-    pub(super) dead: bool,
-    pub(super) crash_at: Option<u64>,
-    pub(super) failing_syncs: Option<(Range<u64>, Crash)>,
-    pub(super) lie_about_sync: bool,
+pub(crate) struct Disk {
+    pub(crate) ops: u64,
+    pub(crate) syncs: u64,
+    pub(crate) history: Vec<u8>,
+    pub(crate) is_history_silent: bool,
+    pub(crate) dead: bool,
+    pub(crate) crash_at: Option<u64>,
+    pub(crate) failing_syncs: Option<(Range<u64>, Crash)>,
+    pub(crate) lie_about_sync: bool,
     /// 0 promises nothing, so SQLite takes the most careful path.
-    pub(super) device_characteristics: c_int,
-    pub(super) bytes_max: Option<u64>,
+    pub(crate) device_characteristics: c_int,
+    pub(crate) bytes_max: Option<u64>,
     inodes: BTreeMap<u64, Inode>,
     directory: BTreeMap<String, u64>,
     durable_directory: BTreeMap<String, u64>,
     in_flight: Option<(u64, Change)>,
+    /// Those of dead processes included, until SQLite closes them.
+    files_open: usize,
+    /// Its owner has dropped it, so it stays dead.
+    is_unplugged: bool,
     last_id: u64,
     random: Random,
 }
 
 impl Disk {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { random: Random(seed), ..Self::default() }
     }
 
-    pub(super) fn fork(&self) -> Self {
+    pub(crate) fn fork(&self) -> Self {
         assert!(!self.dead, "a dead disk is recovered before it is copied");
-        let mut fork =
-            Self { random: Random(self.random.0), device_characteristics: self.device_characteristics, ..Self::default() };
+        let mut fork = Self {
+            random: Random(self.random.0),
+            device_characteristics: self.device_characteristics,
+            is_history_silent: self.is_history_silent,
+            ..Self::default()
+        };
         for (name, inode) in &self.directory {
-            let image = self.inodes[inode].current.clone();
+            let inode = &self.inodes[inode];
             let id = fork.next_id();
-            fork.inodes.insert(id, Inode { current: image.clone(), synced: image, ..Inode::new(name) });
+            fork.inodes.insert(id, Inode::durable(Arc::clone(&inode.name), inode.current.clone()));
             fork.directory.insert(name.clone(), id);
         }
         fork.durable_directory = fork.directory.clone();
         fork
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    /// Frees the files, for whoever still has one open, too.
+    pub(crate) fn unplug(&mut self) {
+        *self = Self { dead: true, is_unplugged: true, files_open: self.files_open, ..Self::default() };
+    }
+
+    /// Whether nobody can reach it any more: neither an owner nor an open file.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_unplugged && self.files_open == 0
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
         self.directory.values().map(|id| self.inodes[id].current.len() as u64).sum()
     }
 
-    pub(super) fn random_byte(&mut self) -> u8 {
+    pub(crate) fn random_byte(&mut self) -> u8 {
         self.random.next().to_le_bytes()[0]
     }
 
-    pub(super) fn recover(&mut self, mode: Crash, seed: u64) {
-        self.note(&format!("recover {mode:?} {seed}"));
+    pub(crate) fn recover(&mut self, mode: Crash, seed: u64) {
+        self.note(format_args!("recover {mode:?} {seed}"));
         if let Some((inode, change)) = self.in_flight.take()
             && mode == Crash::Torn
             && let Some(inode) = self.inodes.get_mut(&inode)
@@ -143,13 +118,11 @@ impl Disk {
         for name in names {
             let entries = if mode.keeps_entry(&mut random) { &current } else { &durable };
             let Some(inode) = entries.get(name).and_then(|id| before.remove(id)) else { continue };
-            let mut image = inode.synced;
-            for change in mode.survivors(inode.unsynced, &mut random) {
-                change.apply(&mut image);
-            }
-            self.note(&format!("recovered {name} {}", image.len()));
+            let entry = Arc::clone(&inode.name);
+            let image = inode.survivor(mode, &mut random);
+            self.note(format_args!("recovered {name} {}", image.len()));
             let id = self.next_id();
-            self.inodes.insert(id, Inode { current: image.clone(), synced: image, ..Inode::new(name) });
+            self.inodes.insert(id, Inode::durable(entry, image));
             self.directory.insert(name.clone(), id);
         }
         self.durable_directory = self.directory.clone();
@@ -158,27 +131,26 @@ impl Disk {
     }
 
     /// Every file stays as it is, and as unsynced as it is; whoever had it open has lost it.
-    pub(super) fn kill(&mut self) {
-        self.note("kill");
+    pub(crate) fn kill(&mut self) {
+        self.note(format_args!("kill"));
         self.in_flight = None;
-        for (name, old) in std::mem::take(&mut self.directory) {
-            let id = self.next_id();
-            if let Some(inode) = self.inodes.remove(&old) {
-                self.inodes.insert(
-                    id,
-                    Inode { current: inode.current, synced: inode.synced, unsynced: inode.unsynced, ..Inode::new(&name) },
-                );
-            }
-            if let Some(durable) = self.durable_directory.get_mut(&name).filter(|durable| **durable == old) {
-                *durable = id;
-            }
-            self.directory.insert(name, id);
+        let mut before = std::mem::take(&mut self.inodes);
+        let mut ids = BTreeMap::new();
+        for id in self.directory.values_mut().chain(self.durable_directory.values_mut()) {
+            *id = *ids.entry(*id).or_insert_with(|| {
+                self.last_id += 1;
+                self.last_id
+            });
+        }
+        for (old, new) in ids {
+            let inode = before.remove(&old).expect("a name points at a file");
+            self.inodes.insert(new, inode.abandoned());
         }
         self.dead = false;
         self.crash_at = None;
     }
 
-    pub(super) fn open(&mut self, name: Option<&str>, create: bool, exclusive: bool) -> Outcome<Descriptor> {
+    pub(crate) fn open(&mut self, name: Option<&str>, create: bool, exclusive: bool) -> Outcome<Descriptor> {
         self.alive()?;
         let found = name.and_then(|name| self.directory.get(name)).copied();
         let inode = match (found, name) {
@@ -192,78 +164,85 @@ impl Disk {
                 inode
             }
         };
+        self.inodes.get_mut(&inode).expect("found or made above").files_open += 1;
+        self.files_open += 1;
         Ok(Descriptor { id: self.next_id(), inode })
     }
 
-    pub(super) fn close(&mut self, file: &Descriptor) {
+    pub(crate) fn close(&mut self, file: &Descriptor) {
         self.unlock(file, ffi::SQLITE_LOCK_NONE);
         self.shm_unmap(file);
-        if self.inodes.get(&file.inode).is_some_and(|inode| inode.name == TEMPORARY) {
-            self.inodes.remove(&file.inode);
+        if let Some(inode) = self.inodes.get_mut(&file.inode) {
+            inode.files_open -= 1;
         }
+        self.files_open -= 1;
+        self.forget_unreachable();
     }
 
-    pub(super) fn delete(&mut self, name: &str, sync_directory: bool) -> Outcome<()> {
+    pub(crate) fn delete(&mut self, name: &str, sync_directory: bool) -> Outcome<()> {
         self.alive()?;
         if !self.directory.contains_key(name) {
             return Err(ffi::SQLITE_IOERR_DELETE_NOENT);
         }
-        self.step(&format!("delete {name}"))?;
+        self.step(format_args!("delete {name}"))?;
         self.directory.remove(name);
         if sync_directory && !self.lie_about_sync {
             self.sync_directory_of(name);
         }
+        self.forget_unreachable();
         Ok(())
     }
 
     /// As in the Unix VFS, an empty file does not count as existing, though it can be read and written.
-    pub(super) fn access(&self, name: &str, existence: bool) -> Outcome<bool> {
+    pub(crate) fn access(&self, name: &str, existence: bool) -> Outcome<bool> {
         self.alive()?;
         let inode = self.directory.get(name).and_then(|id| self.inodes.get(id));
-        Ok(inode.is_some_and(|inode| !existence || !inode.current.is_empty()))
+        Ok(inode.is_some_and(|inode| !existence || inode.current.len() > 0))
     }
 
-    pub(super) fn len(&mut self, file: &Descriptor) -> Outcome<usize> {
+    pub(crate) fn len(&mut self, file: &Descriptor) -> Outcome<usize> {
         Ok(self.inode(file)?.current.len())
     }
 
     /// Fills the front of `buffer`, which the caller has zeroed, as a short read must leave zeroes behind.
-    pub(super) fn read(&mut self, file: &Descriptor, at: usize, buffer: &mut [u8]) -> Outcome<()> {
+    pub(crate) fn read(&mut self, file: &Descriptor, at: usize, buffer: &mut [u8]) -> Outcome<()> {
         let image = &self.inode(file)?.current;
-        let available = image.get(at..).unwrap_or_default();
-        let count = available.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&available[..count]);
-        if count == buffer.len() { Ok(()) } else { Err(ffi::SQLITE_IOERR_SHORT_READ) }
+        if image.read(at, buffer) == buffer.len() { Ok(()) } else { Err(ffi::SQLITE_IOERR_SHORT_READ) }
     }
 
-    pub(super) fn write(&mut self, file: &Descriptor, at: usize, bytes: &[u8]) -> Outcome<()> {
+    pub(crate) fn write(&mut self, file: &Descriptor, at: usize, bytes: &[u8]) -> Outcome<()> {
+        let is_silent = self.is_history_silent;
         let inode = self.inode(file)?;
-        let line = format!("write {} {at}+{} {:016x}", inode.name, bytes.len(), inode.checksum(at, bytes));
+        let name = Arc::clone(&inode.name);
+        // The checksum costs more than the write, and only the history needs it.
+        let checksum = if is_silent { 0 } else { inode.checksum(at, bytes) };
         let growth = (at + bytes.len()).saturating_sub(inode.current.len());
-        self.change(file, &line, growth, Change::Write { at, bytes: bytes.to_vec() })
+        let line = format_args!("write {name} {at}+{} {checksum:016x}", bytes.len());
+        self.change(file, line, growth, Change::Write { at, bytes: bytes.to_vec() })
     }
 
-    pub(super) fn truncate(&mut self, file: &Descriptor, len: usize) -> Outcome<()> {
-        let line = format!("truncate {} {len}", self.inode(file)?.name);
-        self.change(file, &line, 0, Change::Truncate { len })
+    pub(crate) fn truncate(&mut self, file: &Descriptor, len: usize) -> Outcome<()> {
+        let name = Arc::clone(&self.inode(file)?.name);
+        self.change(file, format_args!("truncate {name} {len}"), 0, Change::Truncate { len })
     }
 
-    pub(super) fn sync(&mut self, file: &Descriptor) -> Outcome<()> {
-        let name = self.inode(file)?.name.clone();
+    pub(crate) fn sync(&mut self, file: &Descriptor) -> Outcome<()> {
+        let name = Arc::clone(&self.inode(file)?.name);
         self.syncs += 1;
-        self.step(&format!("sync {name}"))?;
+        self.step(format_args!("sync {name}"))?;
         let number = self.syncs;
         if let Some((_, kept)) = self.failing_syncs.as_ref().filter(|(numbers, _)| numbers.contains(&number)) {
             let kept = *kept;
-            self.note("sync failed");
+            self.note(format_args!("sync failed"));
             self.inode(file)?.drop_unsynced(kept, number);
             return Err(ffi::SQLITE_IOERR_FSYNC);
         }
         if !self.lie_about_sync {
             self.inode(file)?.sync();
-            let entry = |directory: &BTreeMap<_, _>| directory.get(&name) == Some(&file.inode);
+            let entry = |directory: &BTreeMap<String, u64>| directory.get(&*name) == Some(&file.inode);
             if entry(&self.directory) && !entry(&self.durable_directory) {
                 self.sync_directory_of(&name);
+                self.forget_unreachable();
             }
         }
         Ok(())
@@ -271,7 +250,7 @@ impl Disk {
 
     /// The five levels of a database file, one connection at a time above shared; as in the Unix VFS, a connection that
     /// fails to become exclusive stays pending and so keeps new readers out.
-    pub(super) fn lock(&mut self, file: &Descriptor, level: c_int) -> Outcome<()> {
+    pub(crate) fn lock(&mut self, file: &Descriptor, level: c_int) -> Outcome<()> {
         let locks = &mut self.inode(file)?.locks;
         let others = locks.iter().filter(|(id, _)| **id != file.id).map(|(_, level)| *level).max();
         let others = others.unwrap_or(ffi::SQLITE_LOCK_NONE);
@@ -292,7 +271,7 @@ impl Disk {
     }
 
     /// Works on a dead disk too: giving up a lock touches nothing that a crash could keep.
-    pub(super) fn unlock(&mut self, file: &Descriptor, level: c_int) {
+    pub(crate) fn unlock(&mut self, file: &Descriptor, level: c_int) {
         let Some(inode) = self.inodes.get_mut(&file.inode) else { return };
         if level == ffi::SQLITE_LOCK_NONE {
             inode.locks.remove(&file.id);
@@ -301,11 +280,11 @@ impl Disk {
         }
     }
 
-    pub(super) fn is_reserved(&mut self, file: &Descriptor) -> Outcome<bool> {
+    pub(crate) fn is_reserved(&mut self, file: &Descriptor) -> Outcome<bool> {
         Ok(self.inode(file)?.locks.values().any(|level| *level >= ffi::SQLITE_LOCK_RESERVED))
     }
 
-    pub(super) fn shm_map(&mut self, file: &Descriptor, index: usize, bytes: usize, extend: bool) -> Outcome<Option<Region>> {
+    pub(crate) fn shm_map(&mut self, file: &Descriptor, index: usize, bytes: usize, extend: bool) -> Outcome<Option<Region>> {
         let shm = &mut self.inode(file)?.shm;
         shm.users.insert(file.id);
         while extend && shm.regions.len() <= index {
@@ -314,7 +293,7 @@ impl Disk {
         Ok(shm.regions.get(index).cloned())
     }
 
-    pub(super) fn shm_lock(&mut self, file: &Descriptor, slots: Range<usize>, exclusive: bool) -> Outcome<()> {
+    pub(crate) fn shm_lock(&mut self, file: &Descriptor, slots: Range<usize>, exclusive: bool) -> Outcome<()> {
         let slots = &mut self.inode(file)?.shm.slots[slots];
         let conflicts = |(id, held): (&u64, &bool)| *id != file.id && (exclusive || *held);
         if slots.iter().flatten().any(conflicts) {
@@ -327,7 +306,7 @@ impl Disk {
     }
 
     /// Works on a dead disk too, like `unlock`.
-    pub(super) fn shm_unlock(&mut self, file: &Descriptor, slots: Range<usize>) -> Outcome<()> {
+    pub(crate) fn shm_unlock(&mut self, file: &Descriptor, slots: Range<usize>) -> Outcome<()> {
         if let Some(inode) = self.inodes.get_mut(&file.inode) {
             for slot in &mut inode.shm.slots[slots] {
                 slot.remove(&file.id);
@@ -337,7 +316,7 @@ impl Disk {
     }
 
     /// The last connection to leave takes the shared memory with it.
-    pub(super) fn shm_unmap(&mut self, file: &Descriptor) {
+    pub(crate) fn shm_unmap(&mut self, file: &Descriptor) {
         let Some(inode) = self.inodes.get_mut(&file.inode) else { return };
         for slot in &mut inode.shm.slots {
             slot.remove(&file.id);
@@ -348,18 +327,16 @@ impl Disk {
         }
     }
 
-    fn change(&mut self, file: &Descriptor, line: &str, growth: usize, change: Change) -> Outcome<()> {
+    fn change(&mut self, file: &Descriptor, line: fmt::Arguments<'_>, growth: usize, change: Change) -> Outcome<()> {
         if let Err(code) = self.step(line) {
             self.in_flight = Some((file.inode, change));
             return Err(code);
         }
         if growth > 0 && self.bytes_max.is_some_and(|max| self.bytes() + growth as u64 > max) {
-            self.note("full");
+            self.note(format_args!("full"));
             return Err(ffi::SQLITE_FULL);
         }
-        let inode = self.inode(file)?;
-        change.apply(&mut inode.current);
-        inode.unsynced.push(change);
+        self.inode(file)?.change(change);
         Ok(())
     }
 
@@ -371,18 +348,28 @@ impl Disk {
     }
 
     /// Counts and records an operation that is about to happen; an error if the process dies in it.
-    fn step(&mut self, line: &str) -> Outcome<()> {
-        self.ops += 1;
-        self.note(&format!("{} {line}", self.ops));
-        if self.crash_at == Some(self.ops) {
-            self.note("crash");
+    fn step(&mut self, line: fmt::Arguments<'_>) -> Outcome<()> {
+        let number = self.ops + 1;
+        self.ops = number;
+        self.note(format_args!("{number} {line}"));
+        if self.crash_at == Some(number) {
+            self.note(format_args!("crash"));
             self.dead = true;
         }
         self.alive()
     }
 
-    fn note(&mut self, line: &str) {
-        writeln!(self.history, "{line}").expect("writing to a vector cannot fail");
+    fn note(&mut self, line: fmt::Arguments<'_>) {
+        if !self.is_history_silent {
+            writeln!(self.history, "{line}").expect("writing to a vector cannot fail");
+        }
+    }
+
+    /// Without it every log that SQLite deletes would be kept until the next crash.
+    fn forget_unreachable(&mut self) {
+        let directories = [&self.directory, &self.durable_directory];
+        let is_named = |id: &u64, inode: &Inode| directories.iter().any(|names| names.get(&*inode.name) == Some(id));
+        self.inodes.retain(|id, inode| inode.files_open > 0 || is_named(id, inode));
     }
 
     fn alive(&self) -> Outcome<()> {
@@ -400,150 +387,139 @@ impl Disk {
     }
 }
 
-/// The name of every temporary file, which no path of SQLite's can be.
-const TEMPORARY: &str = "";
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// One file's content, wherever its name points.
-#[derive(Default)]
-struct Inode {
-    name: String,
-    current: Vec<u8>,
-    synced: Vec<u8>,
-    unsynced: Vec<Change>,
-    /// A sync has failed, so `current` holds changes that `synced` never gets.
-    has_dropped: bool,
-    locks: BTreeMap<u64, c_int>,
-    shm: Shm,
-}
+    const MODES: [Crash; 4] = [Crash::Lost, Crash::Kept, Crash::Cut, Crash::Torn];
 
-impl Inode {
-    fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), ..Self::default() }
+    fn file(disk: &mut Disk, name: &str) -> Descriptor {
+        disk.open(Some(name), true, false).unwrap()
     }
 
-    fn sync(&mut self) {
-        for change in self.unsynced.drain(..) {
-            change.apply(&mut self.synced);
-        }
-        // INVARIANT: the durable image and its changes are the current content, unless a failed sync came between.
-        assert!(self.has_dropped || self.synced == self.current, "{} lost a change", self.name);
+    fn content(disk: &mut Disk, name: &str) -> Option<Vec<u8>> {
+        let file = disk.open(Some(name), false, false).ok()?;
+        let mut bytes = vec![0; disk.len(&file).unwrap()];
+        disk.read(&file, 0, &mut bytes).unwrap();
+        disk.close(&file);
+        Some(bytes)
     }
 
-    fn drop_unsynced(&mut self, kept: Crash, seed: u64) {
-        for change in kept.survivors(std::mem::take(&mut self.unsynced), &mut Random(seed)) {
-            change.apply(&mut self.synced);
-        }
-        self.has_dropped = true;
+    /// A disk with one file, synced as `old` and written over with `new`.
+    fn half_synced() -> (Disk, Descriptor) {
+        let mut disk = Disk::new(0);
+        let a = file(&mut disk, "a");
+        disk.write(&a, 0, b"old").unwrap();
+        disk.sync(&a).unwrap();
+        disk.write(&a, 0, b"new").unwrap();
+        (disk, a)
     }
 
-    /// Of the bytes about to be written, with the parts that differ between equal runs blanked.
-    fn checksum(&self, at: usize, bytes: &[u8]) -> u64 {
-        let mut bytes = bytes.to_vec();
-        for nonce in nonces(&self.name, &self.current, at..at + bytes.len()) {
-            bytes[nonce.start - at..nonce.end - at].fill(0);
-        }
-        checksum(&bytes)
-    }
-}
-
-/// Of eight bytes at a time, as a debug build goes through every page a second time for it.
-fn checksum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let mut sum = Random(bytes.len() as u64);
-    for word in words {
-        sum.0 ^= u64::from_le_bytes(*word);
-        sum.0 = sum.next();
-    }
-    for byte in rest {
-        sum.0 ^= u64::from(*byte);
-        sum.0 = sum.next();
-    }
-    sum.next()
-}
-
-/// The parts of `range` that depend on a number SQLite drew: salts and checksums in a WAL; nonce and checksums in a
-/// rollback journal, where headers and page numbers are blanked along with them.
-///
-/// SQLite draws from one generator per process, seeded by the default VFS. Seeding that would reach into tests on other
-/// threads, and blanking loses nothing: recovery asks only whether salts agree, and pages are in the history themselves.
-fn nonces(name: &str, image: &[u8], range: Range<usize>) -> Vec<Range<usize>> {
-    const WAL_HEADER_BYTES: usize = 32;
-    const FRAME_HEADER_BYTES: usize = 24;
-    if name.ends_with("-journal") && matches!(range.len(), 4 | SECTOR_BYTES) {
-        return vec![range];
-    }
-    if !name.ends_with("-wal") {
-        return Vec::new();
-    }
-    let page_bytes = image.get(8..12).map_or(0, |field| field.iter().fold(0, |size, byte| size << 8 | usize::from(*byte)));
-    let frame_bytes = FRAME_HEADER_BYTES + page_bytes;
-    let frame_at = |at: usize| at.saturating_sub(WAL_HEADER_BYTES) / frame_bytes;
-    let frames = (frame_at(range.start)..=frame_at(range.end)).map(|frame| WAL_HEADER_BYTES + frame * frame_bytes);
-    let in_frames = frames.map(|start| start + 8..start + FRAME_HEADER_BYTES);
-    let within = |nonce: Range<usize>| nonce.start.max(range.start)..nonce.end.min(range.end);
-    iter::once(16..WAL_HEADER_BYTES).chain(in_frames).map(within).filter(|nonce| !nonce.is_empty()).collect()
-}
-
-/// The WAL index of a database and its lock slots: who holds each, and whether exclusively.
-#[derive(Default)]
-struct Shm {
-    users: BTreeSet<u64>,
-    regions: Vec<Region>,
-    slots: [BTreeMap<u64, bool>; SHM_SLOTS],
-}
-
-const SHM_SLOTS: usize = ffi::SQLITE_SHM_NLOCK as usize;
-
-enum Change {
-    Write { at: usize, bytes: Vec<u8> },
-    Truncate { len: usize },
-}
-
-impl Change {
-    fn apply(&self, image: &mut Vec<u8>) {
-        match self {
-            Self::Write { at, bytes } => {
-                image.resize(image.len().max(*at), 0);
-                let over = (image.len() - at).min(bytes.len());
-                image[*at..at + over].copy_from_slice(&bytes[..over]);
-                image.extend_from_slice(&bytes[over..]);
+    #[test]
+    fn what_was_synced_survives_every_crash() {
+        for mode in MODES {
+            for seed in 0..20 {
+                let (mut disk, a) = half_synced();
+                disk.sync(&a).unwrap();
+                disk.recover(mode, seed);
+                assert_eq!(content(&mut disk, "a"), Some(b"new".to_vec()), "{mode:?} {seed}");
+                assert_eq!(disk.write(&a, 0, b"x"), Err(ffi::SQLITE_IOERR), "a file from before the crash stays lost");
             }
-            Self::Truncate { len } => image.resize(*len, 0),
         }
     }
 
-    /// The part before or after one of the sector boundaries inside a write; what has none is kept whole.
-    fn torn(self, random: &mut Random) -> Self {
-        let Self::Write { at, mut bytes } = self else { return self };
-        let first = at / SECTOR_BYTES + 1;
-        let boundaries = (at + bytes.len()).div_ceil(SECTOR_BYTES).saturating_sub(first);
-        if boundaries == 0 {
-            return Self::Write { at, bytes };
+    #[test]
+    fn what_was_not_synced_survives_as_the_mode_says() {
+        for (mode, expect) in [(Crash::Lost, b"old"), (Crash::Kept, b"new")] {
+            let (mut disk, _) = half_synced();
+            disk.recover(mode, 1);
+            assert_eq!(content(&mut disk, "a"), Some(expect.to_vec()));
         }
-        let split = (first + random.below(boundaries)) * SECTOR_BYTES - at;
-        let tail = bytes.split_off(split);
-        if random.coin() { Self::Write { at, bytes } } else { Self::Write { at: at + split, bytes: tail } }
-    }
-}
-
-/// Splitmix64: a counter, mixed.
-#[derive(Default)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 
-    fn coin(&mut self) -> bool {
-        self.next() & 1 == 1
+    #[test]
+    fn a_deleted_file_comes_back_unless_its_directory_was_synced() {
+        for (sync_directory, expect) in [(false, Some(b"old".to_vec())), (true, None)] {
+            let (mut disk, a) = half_synced();
+            disk.close(&a);
+            disk.delete("a", sync_directory).unwrap();
+            disk.recover(Crash::Lost, 1);
+            assert_eq!(content(&mut disk, "a"), expect);
+        }
     }
 
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound as u64).expect("less than a usize")
+    #[test]
+    fn a_killed_process_leaves_what_it_wrote_and_no_more_durable_than_it_was() {
+        let (mut disk, a) = half_synced();
+        disk.kill();
+        assert_eq!(disk.len(&a), Err(ffi::SQLITE_IOERR));
+        assert_eq!(content(&mut disk, "a"), Some(b"new".to_vec()));
+        disk.recover(Crash::Lost, 1);
+        assert_eq!(content(&mut disk, "a"), Some(b"old".to_vec()));
+    }
+
+    #[test]
+    fn what_a_failed_sync_dropped_never_becomes_durable() {
+        for is_killed in [false, true] {
+            let (mut disk, mut a) = half_synced();
+            disk.failing_syncs = Some((2..3, Crash::Lost));
+            assert_eq!(disk.sync(&a), Err(ffi::SQLITE_IOERR_FSYNC));
+            if is_killed {
+                disk.kill();
+                a = file(&mut disk, "a");
+            }
+            disk.write(&a, 3, b"er").unwrap();
+            disk.sync(&a).unwrap();
+            assert_eq!(content(&mut disk, "a"), Some(b"newer".to_vec()));
+            disk.recover(Crash::Kept, 1);
+            assert_eq!(content(&mut disk, "a"), Some(b"older".to_vec()));
+        }
+    }
+
+    #[test]
+    fn a_fork_and_its_origin_go_apart() {
+        let (mut disk, a) = half_synced();
+        let mut fork = disk.fork();
+        let forked = file(&mut fork, "a");
+        fork.write(&forked, 0, b"fork").unwrap();
+        disk.write(&a, 0, b"disk").unwrap();
+        assert_eq!((content(&mut fork, "a"), content(&mut disk, "a")), (Some(b"fork".to_vec()), Some(b"disk".to_vec())));
+        fork.recover(Crash::Lost, 1);
+        assert_eq!(content(&mut fork, "a"), Some(b"new".to_vec()), "all of a fork is durable");
+    }
+
+    #[test]
+    fn a_file_that_nobody_can_reach_is_forgotten() {
+        let mut disk = Disk::new(0);
+        for round in 0..100 {
+            let (log, temporary) = (file(&mut disk, "log"), disk.open(None, true, true).unwrap());
+            disk.write(&log, 0, b"log").unwrap();
+            disk.write(&temporary, 0, b"temporary").unwrap();
+            disk.sync(&log).unwrap();
+            // Open files outlive their names, and a deletion that is not durable keeps its file.
+            disk.delete("log", round % 2 == 0).unwrap();
+            assert_eq!(disk.len(&log), Ok(3));
+            disk.close(&log);
+            disk.close(&temporary);
+            assert_eq!(disk.inodes.len(), round % 2, "round {round}");
+        }
+        assert_eq!(disk.files_open, 0);
+    }
+
+    #[test]
+    fn a_silent_disk_does_the_same_and_writes_no_history() {
+        let run = |is_silent| {
+            let mut disk = Disk { is_history_silent: is_silent, ..Disk::new(0) };
+            let a = file(&mut disk, "a");
+            for at in 0..50 {
+                disk.write(&a, at * 100, &[7; 1_500]).unwrap();
+            }
+            disk.recover(Crash::Torn, 3);
+            (content(&mut disk, "a"), disk.ops, disk.history.is_empty())
+        };
+        let (loud, silent) = (run(false), run(true));
+        assert_eq!((loud.0, loud.1), (silent.0, silent.1));
+        assert_eq!((loud.2, silent.2), (false, true));
+        assert!(Disk { is_history_silent: true, ..Disk::new(0) }.fork().is_history_silent);
     }
 }
