@@ -123,6 +123,16 @@ def cursor_hash(i):
     return key("verger.cursor.v1", i["consumer"], i["source"], i["history"], places)
 
 
+def artifact_id(i):
+    # A type is a slug, so the first slash ends it.
+    return keyed_id("art_", "artifact", i["workspace"], i["artifact_type"] + "/" + i["artifact_key"])
+
+
+def id_of_key(prefix, run_key):
+    # The key is a hash already; its first half is the id.
+    return None, prefix + id_text(bytes.fromhex(run_key)[:16])
+
+
 def body_hash(i):
     return None, hashlib.sha256(bytes.fromhex(i["salt"]) + i["body"].encode()).hexdigest()
 
@@ -173,6 +183,16 @@ DERIVATIONS = {
     "category_id": lambda i: keyed_id("cat_", "category", i["workspace"], i["slug"]),
     "label_id": lambda i: keyed_id("label_", "label", i["workspace"], i["slug"]),
     "person_id.owner": lambda i: keyed_id("person_", "person", "", "owner"),
+    # Records of runs.
+    "artifact_id": artifact_id,
+    "wake_id": lambda i: id_of_key("wake_", i["run"]),
+    "run_id": lambda i: id_of_key("run_", i["run"]),
+    "prompt_item_id": lambda i: derived_id("ask_", "verger.created.v1", i["operation"], "prompt_item", "0"),
+    "prompt_response_id": lambda i: derived_id("answer_", "verger.prompt_response.v1", i["prompt_item"]),
+    "budget_limit_id": lambda i: keyed_id("", "budget_limit", "", i["agent"]),
+    "budget_usage_id": lambda i: derived_id("", "verger.budget_usage.v1", i["agent"], i["day"], i["host"]),
+    "switch_id": lambda i: keyed_id("", "switch", "", i["subject"]),
+    "manifest_id": lambda i: derived_id("manifest_", "verger.manifest.v1", i["content"]),
     # The log.
     "body_hash": body_hash,
     "genesis": lambda i: key("verger.genesis.v1", i["domain"], i["host"], i["stream"]),

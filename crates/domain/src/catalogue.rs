@@ -1,15 +1,21 @@
-//! The declarations of all records. Adding a record is one struct in `records/` and one declaration here.
+//! The declarations of all records. Adding a record is one struct in `records/` and one declaration here. A struct that belongs to one
+//! room lives there; its declaration stands here, under `elsewhere`.
 
 use crate::causality::Domain;
 use crate::record::{Aggregate, Class, Column, Index, Record, Spec, ValueType};
-use crate::records::{agent, category, cursor, fence, label, link, message, note, payload, saga, workspace};
+use crate::records::{
+    agent, artifact, budget, category, cursor, fence, label, lease, link, manifest, message, note, payload, prompt, saga, switch,
+    task, wake, workspace,
+};
 
 macro_rules! catalogue {
-    ($($record:ty => $spec:expr;)+) => {
+    (elsewhere { $($(#[$meta:meta])* $name:ident => $foreign:expr;)+ } $($record:ty => $spec:expr;)+) => {
         $(impl Record for $record { const SPEC: &'static Spec = &$spec; })+
 
+        $($(#[$meta])* pub static $name: Spec = $foreign;)+
+
         /// Every kind of record that this build knows.
-        pub const ALL: &[&Spec] = &[$(<$record as Record>::SPEC),+];
+        pub static ALL: &[&Spec] = &[$(<$record as Record>::SPEC),+, $(&$name),+];
     };
 }
 
@@ -22,6 +28,28 @@ const fn index(name: &'static str, columns: &'static [&'static str]) -> Index {
 }
 
 catalogue! {
+    elsewhere {
+        /// A run as its machine keeps it; the struct is `control::run::Run`. Local: traces do not travel (L33).
+        RUN => Spec {
+            kind: "run", table: "runs", prefix: "run", domains: &[Domain::Agent], class: Class::Local,
+            columns: &[
+                column("agent_id", ValueType::Id), column("status", ValueType::Text), column("created_at", ValueType::Time),
+            ],
+            indexes: &[
+                index("by_created", &["created_at"]),
+                index("by_status", &["status", "created_at"]),
+                index("by_agent", &["agent_id", "created_at"]),
+            ],
+            ..Spec::DEFAULT
+        };
+        /// One cycle of a run; the struct is `control::cycle::Cycle`.
+        CYCLE => Spec {
+            kind: "cycle", table: "cycles", prefix: "cycle", domains: &[Domain::Agent], class: Class::Local,
+            columns: &[column("run_id", ValueType::Id), column("number", ValueType::Integer)],
+            indexes: &[index("by_run", &["run_id", "number"])],
+            ..Spec::DEFAULT
+        };
+    }
     workspace::Workspace => Spec {
         kind: "workspace", table: "workspaces", prefix: "ws", domains: &[Domain::Journal], mergeable: true,
         columns: &[column("slug", ValueType::Text)],
@@ -100,6 +128,85 @@ catalogue! {
         indexes: &[Index { name: "by_subject", columns: &["subject"], unique: true }],
         ..Spec::DEFAULT
     };
+    task::Task => Spec {
+        kind: "task", table: "tasks", prefix: "task", domains: &[Domain::Journal], mergeable: true,
+        columns: &[column("status", ValueType::Text), column("created_at", ValueType::Time)],
+        indexes: &[
+            index("by_created", &["workspace", "created_at"]),
+            index("by_status", &["workspace", "status", "created_at"]),
+        ],
+        aggregates: &[
+            Aggregate { name: "per_workspace", group: &["workspace"], sum: None },
+            Aggregate { name: "per_status", group: &["workspace", "status"], sum: None },
+        ],
+        ..Spec::DEFAULT
+    };
+    artifact::Artifact => Spec {
+        kind: "artifact", table: "artifacts", prefix: "art", domains: &[Domain::Journal], mergeable: true,
+        columns: &[column("task_id", ValueType::Id), column("created_at", ValueType::Time)],
+        indexes: &[
+            index("by_created", &["workspace", "created_at"]),
+            index("by_task", &["task_id", "created_at"]),
+        ],
+        ..Spec::DEFAULT
+    };
+    manifest::StoredManifest => Spec {
+        kind: "agent_manifest", table: "agent_manifests", prefix: "manifest", domains: &[Domain::Agent], immutable: true,
+        ..Spec::DEFAULT
+    };
+    wake::Wake => Spec {
+        kind: "wake", table: "wakes", prefix: "wake", domains: &[Domain::Agent],
+        columns: &[
+            column("agent_id", ValueType::Id), column("status", ValueType::Text), column("created_at", ValueType::Time),
+        ],
+        indexes: &[
+            index("by_status", &["status", "created_at"]),
+            index("by_agent", &["agent_id", "status", "created_at"]),
+        ],
+        ..Spec::DEFAULT
+    };
+    prompt::PromptItem => Spec {
+        kind: "prompt_item", table: "agent_prompt_items", prefix: "ask", domains: &[Domain::Agent],
+        columns: &[column("status", ValueType::Text), column("required_by", ValueType::Time)],
+        indexes: &[index("by_status", &["status", "required_by"])],
+        ..Spec::DEFAULT
+    };
+    prompt::PromptResponse => Spec {
+        kind: "prompt_response", table: "agent_prompt_responses", prefix: "answer", domains: &[Domain::Agent], immutable: true,
+        ..Spec::DEFAULT
+    };
+    budget::BudgetLimit => Spec {
+        kind: "budget_limit", table: "agent_budget_limits", prefix: "budget", domains: &[Domain::Agent],
+        ..Spec::DEFAULT
+    };
+    budget::BudgetUsage => Spec {
+        kind: "budget_usage", table: "agent_budget_windows", prefix: "usage", domains: &[Domain::Agent],
+        columns: &[
+            column("agent_id", ValueType::Id), column("day", ValueType::Text), column("tokens", ValueType::Integer),
+            column("cost_micros", ValueType::Integer), column("runtime_ms", ValueType::Integer),
+            column("tool_calls", ValueType::Integer),
+        ],
+        indexes: &[index("by_agent", &["agent_id", "day"])],
+        aggregates: &[
+            Aggregate { name: "tokens", group: &["agent_id", "day"], sum: Some("tokens") },
+            Aggregate { name: "cost_micros", group: &["agent_id", "day"], sum: Some("cost_micros") },
+            Aggregate { name: "runtime_ms", group: &["agent_id", "day"], sum: Some("runtime_ms") },
+            Aggregate { name: "tool_calls", group: &["agent_id", "day"], sum: Some("tool_calls") },
+        ],
+        ..Spec::DEFAULT
+    };
+    switch::Switch => Spec {
+        kind: "switch", table: "switches", prefix: "switch", domains: &[Domain::Agent], class: Class::Local,
+        columns: &[column("changed_at", ValueType::Time)],
+        indexes: &[index("by_changed", &["changed_at"])],
+        ..Spec::DEFAULT
+    };
+    lease::Lease => Spec {
+        kind: "lease", table: "leases", prefix: "lease", domains: &[Domain::Agent], class: Class::Control,
+        columns: &[column("agent_id", ValueType::Id)],
+        indexes: &[Index { name: "by_agent", columns: &["agent_id"], unique: true }],
+        ..Spec::DEFAULT
+    };
 }
 
 /// The kinds that a domain stores.
@@ -113,6 +220,9 @@ pub fn find(kind: &str) -> Option<&'static Spec> {
     ALL.iter().copied().find(|spec| spec.kind == kind)
 }
 
+/// What every record's table has beside the declared columns.
+const OWN_COLUMNS: &[&str] = &["n", "id", "version", "workspace", "deleted", "pos", "state", "body"];
+
 /// What is wrong with a declaration, if anything: the rules that no type can hold.
 #[must_use]
 pub fn defect(spec: &Spec) -> Option<String> {
@@ -123,6 +233,7 @@ pub fn defect(spec: &Spec) -> Option<String> {
         (!plain(spec.kind) || !plain(spec.table), "kind and table are lower-case words"),
         (spec.domains.is_empty(), "it belongs to no domain"),
         (spec.columns.iter().any(|column| !plain(column.name)), "a column is a lower-case word"),
+        (spec.columns.iter().any(|column| OWN_COLUMNS.contains(&column.name)), "a column has a name that every table has already"),
         (
             spec.indexes.iter().any(|index| !index.columns.iter().all(|name| known(name))),
             "an index names a column that is not declared",
@@ -175,11 +286,14 @@ mod tests {
         assert_eq!(defect(&unique).as_deref(), Some("x: a synced kind's unique key is its id"));
         let undeclared = Spec { indexes: &[Index { name: "by", columns: &["colour"], unique: false }], ..unique };
         assert_eq!(defect(&undeclared).as_deref(), Some("x: an index names a column that is not declared"));
+        const STATE: &[Column] = &[column("state", ValueType::Text)];
+        let taken = Spec { columns: STATE, indexes: &[], ..undeclared };
+        assert_eq!(defect(&taken).as_deref(), Some("x: a column has a name that every table has already"));
     }
 
     #[test]
     fn l1_no_agent_record_is_declared_for_the_journal() {
         let journal: Vec<_> = of_domain(Domain::Journal).map(|spec| spec.kind).collect();
-        assert_eq!(journal, ["workspace", "category", "label", "note", "cursor", "fence"]);
+        assert_eq!(journal, ["workspace", "category", "label", "note", "cursor", "fence", "task", "artifact"]);
     }
 }

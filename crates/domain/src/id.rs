@@ -174,6 +174,14 @@ ids! {
     PayloadId = "pay", "payload";
     LinkId = "link", "link";
     EventId = "event", "event";
+    TaskId = "task", "task";
+    ArtifactId = "art", "artifact";
+    WakeId = "wake", "wake";
+    RunId = "run", "run";
+    CycleId = "cycle", "cycle";
+    PromptItemId = "ask", "prompt item";
+    PromptResponseId = "answer", "prompt response";
+    ManifestId = "manifest", "manifest";
 }
 
 impl WorkspaceId {

@@ -23,6 +23,7 @@ pub mod json;
 pub mod key;
 pub mod limits;
 mod named;
+pub mod plant;
 pub mod record;
 pub mod records;
 pub mod time;

@@ -34,3 +34,23 @@ pub const QUERY_BYTES_MAX: usize = 1_024;
 pub const CLIENT_KEY_BYTES_MAX: usize = 200;
 /// LIMIT: keywords of one note.
 pub const LABELS_MAX: usize = 64;
+/// LIMIT: a task's description, as the specification's sibling has it.
+pub const TASK_DESCRIPTION_CHARS_MAX: usize = 500;
+/// LIMIT: preconditions of a task, and its required effects; each is a read in every cycle.
+pub const TASK_LINKS_MAX: usize = 16;
+/// LIMIT: an artifact's key; it is a name, not a text.
+pub const ARTIFACT_KEY_BYTES_MAX: usize = 200;
+/// LIMIT: an artifact's content; a script or a context page, not a file.
+pub const ARTIFACT_CONTENT_BYTES_MAX: usize = 64 << 10;
+/// LIMIT: a model's answer; what is longer is refused before it is read.
+pub const ANSWER_BYTES_MAX: usize = 256 << 10;
+/// LIMIT: actions of one run that wait for a person; more would wear the person down.
+pub const PARKED_MAX: usize = 8;
+/// LIMIT: tasks of one status that a cycle looks at; the counts cover the rest.
+pub const BOARD_TASKS_MAX: usize = 100;
+/// LIMIT: artifacts that a cycle lists by name.
+pub const BOARD_ARTIFACTS_MAX: usize = 50;
+/// LIMIT: wakes that one run answers; what waits beyond them forms the next run.
+pub const WAKES_PER_RUN_MAX: usize = 64;
+/// LIMIT: what a person says to a run, a reason or a reply; it is sent with every ask after it.
+pub const PERSON_TEXT_BYTES_MAX: usize = 4 << 10;

@@ -4,6 +4,7 @@
 //! covered by a test that spells the names out.
 
 /// Declares an enum with its serialised names.
+#[macro_export]
 macro_rules! named_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*

@@ -10,10 +10,15 @@ use domain::causality::{Dot, StreamId};
 use domain::commit::{Committed, Written};
 use domain::entry::{Entry, FieldsSet, genesis};
 use domain::hash::{self, Hash, Salt};
-use domain::id::{CategoryId, HostId, LabelId, OperationId, PersonId, RawId, WorkspaceId};
+use domain::id::{
+    ArtifactId, CategoryId, HostId, LabelId, ManifestId, OperationId, PersonId, PromptItemId, PromptResponseId, RawId, RunId,
+    WakeId, WorkspaceId,
+};
 use domain::json;
 use domain::key::{ActionIntent, ActionStableId, ChangeUnit, LogicalChangeKey, RunKey, keyed};
+use domain::records::budget::{BudgetLimit, BudgetUsage};
 use domain::records::cursor::Cursor;
+use domain::records::switch::SwitchSubject;
 use domain::time::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -58,6 +63,15 @@ const DERIVATIONS: &[(&str, Derivation)] = &[
     ("category_id", |i| CategoryId::of_slug(&i.read("workspace"), &i.text("slug")).to_string()),
     ("label_id", |i| LabelId::of_slug(&i.read("workspace"), &i.text("slug")).to_string()),
     ("person_id.owner", |_| PersonId::owner().to_string()),
+    ("artifact_id", |i| ArtifactId::of_key(&i.read("workspace"), &i.read("artifact_type"), &i.text("artifact_key")).to_string()),
+    ("wake_id", |i| WakeId::of_key(&i.read("run")).to_string()),
+    ("run_id", |i| RunId::of_key(&i.read("run")).to_string()),
+    ("prompt_item_id", |i| PromptItemId::of_operation(&i.read("operation")).to_string()),
+    ("prompt_response_id", |i| PromptResponseId::of_item(&i.read("prompt_item")).to_string()),
+    ("budget_limit_id", |i| BudgetLimit::id_of(&i.read("agent")).to_string()),
+    ("budget_usage_id", |i| BudgetUsage::id_of(&i.read("agent"), &i.text("day"), &i.read("host")).to_string()),
+    ("switch_id", |i| i.read::<SwitchSubject>("subject").row_id().to_string()),
+    ("manifest_id", |i| ManifestId::of_content(&i.text("content")).to_string()),
     ("body_hash", |i| hash::salted(&Salt(i.bytes("salt")), i.text("body").as_bytes()).to_string()),
     ("genesis", |i| genesis(i.read("domain"), &stream_id(i)).to_string()),
     ("entry_chain", |i| entry(i).chain(&i.read("previous")).to_string()),
@@ -139,6 +153,25 @@ fn l20_operation_ids_match_the_golden_vectors() {
 #[test]
 fn record_ids_match_the_golden_vectors() {
     for derivation in ["created_id", "keyed_id", "workspace_id", "category_id", "label_id", "person_id.owner"] {
+        check(derivation);
+    }
+}
+
+#[test]
+fn l10_the_ids_of_wakes_and_runs_match_the_golden_vectors() {
+    check("wake_id");
+    check("run_id");
+}
+
+#[test]
+fn l36_the_ids_of_questions_and_answers_match_the_golden_vectors() {
+    check("prompt_item_id");
+    check("prompt_response_id");
+}
+
+#[test]
+fn the_ids_of_what_runs_need_match_the_golden_vectors() {
+    for derivation in ["artifact_id", "budget_limit_id", "budget_usage_id", "switch_id", "manifest_id"] {
         check(derivation);
     }
 }
