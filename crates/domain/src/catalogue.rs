@@ -4,8 +4,8 @@
 use crate::causality::Domain;
 use crate::record::{Aggregate, Class, Column, Index, Record, Spec, ValueType};
 use crate::records::{
-    agent, artifact, budget, category, cursor, fence, label, lease, link, manifest, message, note, payload, prompt, saga, switch,
-    task, wake, workspace,
+    agent, artifact, budget, category, cursor, fence, label, lease, link, manifest, message, note, payload, prompt, switch, task,
+    wake, workspace,
 };
 
 macro_rules! catalogue {
@@ -106,12 +106,6 @@ catalogue! {
             index("by_from", &["relation", "from_id", "hidden", "created_at"]),
             index("by_to", &["relation", "to_id", "hidden", "created_at"]),
         ],
-        ..Spec::DEFAULT
-    };
-    saga::Saga => Spec {
-        kind: "saga", table: "saga_log", prefix: "op", domains: &[Domain::Agent], class: Class::Control,
-        columns: &[column("updated_at", ValueType::Time)],
-        indexes: &[index("by_updated", &["updated_at"])],
         ..Spec::DEFAULT
     };
     cursor::Cursor => Spec {

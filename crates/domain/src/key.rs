@@ -225,7 +225,7 @@ impl OperationId {
         Self::of(Digest::new("verger.operation.v1").text("timers").shown(&domain).list(flat))
     }
 
-    /// A further commit that belongs to this operation, such as the intent and the outcome of a saga.
+    /// A further commit that belongs to this operation.
     #[must_use]
     pub fn part(&self, name: &str) -> Self {
         Self::of(Digest::new("verger.operation.v1").text("part").shown(self).text(name))

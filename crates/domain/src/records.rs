@@ -17,7 +17,6 @@ pub mod message;
 pub mod note;
 pub mod payload;
 pub mod prompt;
-pub mod saga;
 pub mod slug;
 pub mod switch;
 pub mod task;

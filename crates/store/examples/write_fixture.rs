@@ -1,7 +1,7 @@
 //! Writes the databases of the present schema as a fixture, once for every schema that is released.
 //!
 //! `cargo run -p store --example write_fixture -- crates/store/tests/fixtures/schema-1` makes `journal.sqlite`, `agent.sqlite`,
-//! `ledger.sqlite` and `expected.jsonl`: a few dozen records of every kind, edits, a tombstone, an erase, control rows, an open saga,
+//! `ledger.sqlite` and `expected.jsonl`: a few dozen records of every kind, edits, a tombstone, an erase, control rows and
 //! witnesses. The same build writes the same bytes. A fixture that is released is never written again; a new schema gets a folder of
 //! its own, and a test (`l61_…` in `tests/it/files.rs`) that opens it for ever.
 
@@ -15,19 +15,30 @@ use domain::causality::Domain;
 use domain::commit::{Cause, Change, Commit, Expected, Write};
 use domain::entry::{Actor, Witness};
 use domain::hash;
-use domain::id::{AgentId, EventId, HostId, OperationId, PersonId, RawId, WorkspaceId};
+use domain::id::{
+    AgentId, ArtifactId, EventId, HostId, ManifestId, OperationId, PersonId, PromptItemId, PromptResponseId, RawId, RunId, WakeId,
+    WorkspaceId,
+};
 use domain::key::RunKey;
 use domain::record::{Body, Record};
 use domain::records::agent::Agent;
+use domain::records::artifact::Artifact;
+use domain::records::budget::{BudgetLimit, BudgetUsage};
 use domain::records::category::Category;
 use domain::records::cursor::Cursor;
 use domain::records::fence::Fence;
 use domain::records::label::Label;
+use domain::records::lease::Lease;
 use domain::records::link::Link;
+use domain::records::manifest::StoredManifest;
 use domain::records::message::Message;
 use domain::records::note::Note;
 use domain::records::payload::Payload;
-use domain::records::saga::Saga;
+use domain::records::prompt::{PromptItem, PromptResponse};
+use domain::records::slug::Slug;
+use domain::records::switch::{Switch, SwitchSubject};
+use domain::records::task::Task;
+use domain::records::wake::Wake;
 use domain::records::workspace::Workspace;
 use domain::time::Timestamp;
 use serde_json::{Value, json};
@@ -47,8 +58,13 @@ fn main() -> Result<()> {
         stores.push(SqliteStore::create(&Location::in_folder(folder, *domain), host, &Env::seeded(seed))?);
     }
     let [journal, agent, ledger] = stores.as_mut_slice() else { return Err("there are three domains".into()) };
-    write_journal(&mut Writer { store: journal, commits: 0 })?;
-    write_agent(&mut Writer { store: agent, commits: 0 }, &cursor(journal, "wakes")?)?;
+    let mut journal_writer = Writer { store: journal, commits: 0 };
+    write_journal(&mut journal_writer)?;
+    write_tasks(&mut journal_writer)?;
+    let mut agent_writer = Writer { store: agent, commits: 0 };
+    write_agent(&mut agent_writer, &cursor(journal, "wakes")?)?;
+    write_work(&mut agent_writer)?;
+    write_asked(&mut agent_writer)?;
     write_ledger(&mut Writer { store: ledger, commits: 0 }, &cursor(journal, "mail")?)?;
     witness_each_other(&mut stores)?;
     let mut expected = String::new();
@@ -221,22 +237,124 @@ fn write_agent(agent: &mut Writer<'_>, cursor: &Write) -> Result<()> {
     agent.commit(vec![put::<Link>(2, 1, hidden)?, remove::<Link>(3, 1, Change::Tombstone)])?;
     agent.commit(vec![remove::<Payload>(4, 1, Change::Erase)])?;
     agent.commit(vec![cursor.clone(), fence("agent one", 3, 0)?])?;
-    agent.commit(vec![open_saga()?])
+    Ok(())
 }
 
-/// An operation that a crash left open: the note is not in the journal yet.
-fn open_saga() -> Result<Write> {
-    let operation_id = OperationId::from_raw(id("saga", 1));
-    let planned = |kind: &str, id: String, body: &Body| json!({ "kind": kind, "id": id, "workspace": home(), "expected_version": "0", "body": body.text() });
-    let note_body = body::<Note>(note(40, "from an open operation", "finished by whoever opens the files"))?;
-    let link = json!({ "relation": "tool_effect", "from_id": id("message", 9).with_prefix("msg"), "to_id": id("note", 40).with_prefix("note"),
-        "created_at": time(40) });
-    let link_body = body::<Link>(link)?;
-    let saga = json!({ "operation_id": operation_id, "phase": "journal_pending", "actor": Actor::Agent(AgentId::from_raw(id("agent", 1))),
-        "run_key": hash::plain(b"run").to_string(), "cause_depth": 2, "request": "{}", "updated_at": time(40),
-        "journal": [planned("note", id("note", 40).with_prefix("note"), &note_body)],
-        "agent": [planned("link", id("link", 40).with_prefix("link"), &link_body)], "agent_if_refused": [] });
-    Ok(write::<Saga>(Saga::row_id(&operation_id), WorkspaceId::NONE, 0, Change::Put(body::<Saga>(saga)?)))
+fn agent_one() -> AgentId {
+    AgentId::from_raw(id("agent", 1))
+}
+
+/// Tasks in every state, one of them waiting for another, and what was made for them.
+fn write_tasks(journal: &mut Writer<'_>) -> Result<()> {
+    let task_id = |number: u64| id("task", number).with_prefix("task");
+    let fields = |number: u64, status: &str| {
+        json!({ "description": format!("task {number}: Größe prüfen"), "status": status, "created_by": Actor::Person(PersonId::owner()),
+            "created_at": time(number), "updated_at": time(number + 3) })
+    };
+    for number in 0..4 {
+        journal.commit(vec![put::<Task>(number, 0, fields(number, "pending"))?])?;
+    }
+    let mut waiting = fields(4, "pending");
+    waiting["preconditions"] = json!([task_id(0), task_id(1)]);
+    waiting["required_effects"] = json!([{ "effect": "artifact", "artifact_type": "context", "artifact_key": "plan" }]);
+    waiting["category"] = json!(id("category", 1).with_prefix("cat"));
+    waiting["created_by"] = json!(Actor::Agent(agent_one()));
+    journal.commit(vec![put::<Task>(4, 0, waiting)?, put::<Task>(1, 1, fields(1, "in_progress"))?])?;
+    let (mut done, mut blocked) = (fields(0, "done"), fields(2, "blocked"));
+    (done["completed_at"], done["completed_by"]) = (json!(time(9)), json!(Actor::Person(PersonId::owner())));
+    blocked["blocked_reason"] = json!("nobody answers");
+    journal.commit(vec![put::<Task>(0, 1, done)?, put::<Task>(2, 1, blocked)?, remove::<Task>(3, 1, Change::Tombstone)])?;
+    let artifact = json!({ "artifact_type": "context", "artifact_key": "plan", "source": "agent", "content": "first this — then 日本語",
+        "task_id": task_id(0), "approved_by": Actor::Person(PersonId::owner()), "created_at": time(5), "updated_at": time(6) });
+    let keyed = ArtifactId::of_key(&home(), &Slug::parse("context")?, "plan").raw();
+    let loose = json!({ "artifact_type": "python_script", "source": "user", "content": "print(1)\n", "created_at": time(7), "updated_at": time(7) });
+    journal.commit(vec![
+        write::<Artifact>(keyed, home(), 0, Change::Put(body::<Artifact>(artifact)?)),
+        put::<Artifact>(1, 0, loose.clone())?,
+        put::<Artifact>(2, 0, loose)?,
+    ])?;
+    journal.commit(vec![remove::<Artifact>(2, 1, Change::Erase)])
+}
+
+/// What runs leave in the agent domain: a manifest, wakes, budgets, a switch and a lease.
+fn write_work(agent: &mut Writer<'_>) -> Result<()> {
+    let bare = |id, version, body| write_bare::<Wake>(id, version, body);
+    let manifest = r#"{"agent":"planner","schema":1}"#;
+    let stored = body::<StoredManifest>(json!({ "content": manifest, "stored_at": time(1) }))?;
+    agent.commit(vec![write::<StoredManifest>(ManifestId::of_content(manifest).raw(), home(), 0, Change::Put(stored))])?;
+    let fields = |number: u64, reason: &str, status: &str| {
+        json!({ "agent_id": agent_one(), "run_key": run_key(number), "reason": reason, "status": status, "cause_depth": number,
+            "created_at": time(number) })
+    };
+    let wake_id = |number: u64| WakeId::of_key(&run_key(number)).raw();
+    for (number, reason) in (0..).zip(["manual", "timer", "userInitiated", "answer"]) {
+        agent.commit(vec![bare(wake_id(number), 0, body::<Wake>(fields(number, reason, "waiting"))?)])?;
+    }
+    let (mut completed, mut failed) = (fields(0, "manual", "completed"), fields(1, "timer", "failed_terminal"));
+    (completed["run_id"], completed["ended_at"]) = (json!(RunId::of_key(&run_key(0))), json!(time(8)));
+    (failed["code"], failed["ended_at"]) = (json!("LLM_TIMEOUT"), json!(time(9)));
+    agent.commit(vec![bare(wake_id(0), 1, body::<Wake>(completed)?), bare(wake_id(1), 1, body::<Wake>(failed)?)])?;
+    let amounts = |tokens: i64| json!({ "tokens": tokens, "cost_micros": 10, "runtime_ms": 20, "tool_calls": 3 });
+    let limit = json!({ "agent_id": agent_one(), "limits": amounts(1_000_000), "soft_percent": 80, "updated_at": time(2) });
+    agent.commit(vec![write_bare::<BudgetLimit>(BudgetLimit::id_of(&agent_one()), 0, body::<BudgetLimit>(limit)?)])?;
+    for (number, day) in [(1, "2027-01-15"), (2, "2027-01-15"), (3, "2027-01-16")] {
+        let host = HostId::from_raw(id("host", number));
+        let mut usage = amounts(i64::try_from(number)? * 100);
+        (usage["agent_id"], usage["day"], usage["host_id"]) = (json!(agent_one()), json!(day), json!(host));
+        (usage["reserved"], usage["updated_at"]) = (amounts(5), json!(time(number)));
+        let row = BudgetUsage::id_of(&agent_one(), day, &host);
+        agent.commit(vec![write_bare::<BudgetUsage>(row, 0, body::<BudgetUsage>(usage)?)])?;
+    }
+    let lease = json!({ "agent_id": agent_one(), "run_id": RunId::of_key(&run_key(2)), "incarnation": "3", "taken_at": time(4) });
+    agent.commit(vec![write_bare::<Lease>(agent_one().raw(), 0, body::<Lease>(lease)?), fence("incarnation", 3, 0)?])?;
+    for (version, (subject, stopped)) in
+        [(SwitchSubject::Everything, true), (SwitchSubject::Agent(agent_one()), true)].iter().enumerate()
+    {
+        let switch = json!({ "subject": subject, "stopped": stopped, "epoch": (version + 1).to_string(), "reason": "a look first",
+            "changed_by": Actor::Person(PersonId::owner()), "changed_at": time(5) });
+        agent.commit(vec![write_bare::<Switch>(subject.row_id(), 0, body::<Switch>(switch)?), fence(&subject.fence(), 1, 0)?])?;
+    }
+    let released = json!({ "subject": SwitchSubject::Everything, "stopped": false, "epoch": "1",
+        "changed_by": Actor::Person(PersonId::owner()), "changed_at": time(6) });
+    agent.commit(vec![write_bare::<Switch>(SwitchSubject::Everything.row_id(), 1, body::<Switch>(released)?)])
+}
+
+/// Questions to a person: one that was approved, one that is open, one that has expired.
+fn write_asked(agent: &mut Writer<'_>) -> Result<()> {
+    let operation = |number: u64| OperationId::from_raw(id("action", number));
+    let gates = |number: u64| json!({ "operation_id": operation(number), "tool": "persist_artifact", "arguments_hash": hash::plain(b"arguments"), "policy_version": 1 });
+    let item_id = |number: u64| PromptItemId::of_operation(&operation(number));
+    let fields = |number: u64, status: &str| {
+        json!({ "agent_id": agent_one(), "run_id": RunId::of_key(&run_key(0)), "run_key": run_key(0), "interaction_type": "yesNo",
+            "prompt_text": "May it keep this — “plan”?", "gates": gates(number), "status": status, "created_at": time(number),
+            "required_by": time(number + 1_440) })
+    };
+    for number in 0..2 {
+        let item = body::<PromptItem>(fields(number, "open"))?;
+        agent.commit(vec![write_bare::<PromptItem>(item_id(number).raw(), 0, item)])?;
+    }
+    let mut question = fields(2, "expired");
+    (question["interaction_type"], question["options"], question["resolved_at"]) =
+        (json!("multiChoice"), json!(["red", "green"]), json!(time(1_443)));
+    question.as_object_mut().ok_or("it is an object")?.remove("gates");
+    agent.commit(vec![write_bare::<PromptItem>(item_id(2).raw(), 0, body::<PromptItem>(question)?)])?;
+    let mut answered = fields(0, "answered");
+    answered["resolved_at"] = json!(time(7));
+    let response = json!({ "prompt_item_id": item_id(0), "agent_id": agent_one(), "run_key": run_key(0), "verdict": "approve",
+        "text": "once", "binds": gates(0), "responded_by": Actor::Person(PersonId::owner()), "responded_at": time(7) });
+    agent.commit(vec![
+        write_bare::<PromptItem>(item_id(0).raw(), 1, body::<PromptItem>(answered)?),
+        write_bare::<PromptResponse>(PromptResponseId::of_item(&item_id(0)).raw(), 0, body::<PromptResponse>(response)?),
+    ])
+}
+
+fn run_key(number: u64) -> RunKey {
+    RunKey::manual(&agent_one(), &format!("run {number}"))
+}
+
+/// A record that belongs to no workspace.
+fn write_bare<R: Record>(id: RawId, version: u64, body: Body) -> Write {
+    write::<R>(id, WorkspaceId::NONE, version, Change::Put(body))
 }
 
 fn write_ledger(ledger: &mut Writer<'_>, cursor: &Write) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Everything that is kept: one write path, one log, tables that are projections of it.
 //!
-//! Owns: the storage trait and its backends (in memory, SQLite, PostgreSQL), the group-commit actor above them, cursors, the
-//! two-domain saga, verification and rebuild of the log, migrations.
+//! Owns: the storage trait and its backends (in memory, SQLite, PostgreSQL), the group-commit actor above them, cursors,
+//! verification and rebuild of the log, migrations.
 //!
 //! Must not know: controller rules, who is allowed, what a record means. It stores what the catalogue declares.
 //!
@@ -12,6 +12,7 @@
 
 pub mod actor;
 mod apply;
+mod committer;
 pub mod cursor;
 pub mod env;
 mod error;
@@ -22,10 +23,10 @@ mod pool;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod row;
-pub mod saga;
 pub mod sqlite;
 pub mod store;
 mod streams;
 pub mod verify;
 
+pub use committer::Committer;
 pub use error::{Error, Result, place};

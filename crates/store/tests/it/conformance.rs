@@ -1,8 +1,8 @@
 //! The promises of the storage trait, one case each, the same for every backend.
 
-use domain::causality::{Stream, StreamId};
+use domain::causality::{Domain, Stream, StreamId};
 use domain::commit::{Change, Guard};
-use domain::entry::{FieldsSet, Op};
+use domain::entry::{FieldsSet, Head, Op, Witness};
 use domain::hash;
 use domain::id::RawId;
 use domain::record::{Record, Value};
@@ -12,7 +12,9 @@ use domain::time::Timestamp;
 use store::store::{Direction, PageKey, Scan, Store};
 use store::{Error, cursor};
 
-use crate::fixtures::{CHECKPOINT, LEASE, MEMO, PING, THING, assert_sound, body, commit, id, operation, put, workspace, write};
+use crate::fixtures::{
+    CHECKPOINT, LEASE, MEMO, PING, THING, assert_sound, body, commit, host, id, operation, put, workspace, write,
+};
 
 pub(crate) type Make<'a> = &'a dyn Fn(&str) -> Box<dyn Store>;
 
@@ -37,6 +39,7 @@ pub(crate) fn all(make: Make<'_>) {
         ("nulls", scans_page_through_rows_without_a_value),
         ("erase", erasing_destroys_every_body_and_says_so),
         ("cursors", a_cursor_moves_with_its_product),
+        ("witnesses", witnesses_are_kept_with_a_commit_and_replaced),
         ("batches", a_batch_holds_whole_commits),
         ("history", a_cursor_of_another_history_is_refused),
         ("backwards", a_clock_that_runs_backwards_does_not_move_the_log_back),
@@ -466,6 +469,24 @@ fn words_find_rows_until_they_change(store: &mut dyn Store) {
     assert_eq!((found(store, "tea"), found(store, "coffee")), ([].into(), [id(1)].into()));
 }
 
+fn witnesses_are_kept_with_a_commit_and_replaced(store: &mut dyn Store) {
+    let stream = StreamId { host: host(2), stream: Stream::Synced };
+    let witness = |counter| {
+        let head = Head { stream, counter, chain: hash::plain(b"x"), at: Timestamp::EPOCH };
+        Witness { domain: Domain::Agent, head }
+    };
+    store.witness(&[witness(1)]).unwrap();
+    let mut step = commit("a", vec![put(&THING, 1, 0, "{}")]);
+    step.witnesses.push(witness(2));
+    apply(store, step).unwrap();
+    assert_eq!(store.reader().read().unwrap().witnesses().unwrap(), [witness(2)]);
+    // A refused commit has told nothing.
+    let mut refused = commit("b", vec![put(&THING, 1, 7, "{}")]);
+    refused.witnesses.push(witness(3));
+    apply(store, refused).unwrap_err();
+    assert_eq!(store.reader().read().unwrap().witnesses().unwrap(), [witness(2)]);
+}
+
 fn impossible_commits_are_refused(store: &mut dyn Store) {
     let invalid = |store: &mut dyn Store, commit| assert!(matches!(apply(store, commit), Err(Error::InvalidCommit(_))));
     invalid(store, commit("a", vec![]));
@@ -479,5 +500,8 @@ fn impossible_commits_are_refused(store: &mut dyn Store) {
     let mut deep = commit("i", vec![put(&THING, 1, 0, "{}")]);
     deep.cause.depth = 9;
     invalid(store, deep);
+    let mut astray = commit("j", vec![put(&THING, 1, 0, "{}")]);
+    astray.guards.push(Guard::Live { spec: domain::records::agent::Agent::SPEC, id: id(1) });
+    invalid(store, astray);
     assert_eq!(body("{}").text(), "{}");
 }

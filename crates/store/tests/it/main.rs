@@ -16,5 +16,4 @@ mod model;
 mod pg_server;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod saga;
 mod sqlite;

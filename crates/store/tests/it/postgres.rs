@@ -9,13 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use domain::causality::Domain;
 use domain::commit::{Change, Commit, Committed};
-use domain::entry::{Head, Witness};
-use domain::hash;
 use domain::record::{Column, Index, Spec, ValueType};
-use domain::time::Timestamp;
 use store::env::{Entropy, Env};
 use store::postgres::{PgLocation, PostgresStore, SCHEMA_VERSION};
-use store::store::{Scan, Store, own_streams};
+use store::store::{Scan, Store};
 use store::{Error, Result};
 
 use crate::conformance;
@@ -161,18 +158,6 @@ fn a_snapshot_sees_one_moment_and_answers_nothing_when_it_is_old() {
         env.clock.now();
     }
     assert_eq!(snapshot.get(&THING, &id(1)), Err(Error::SnapshotExpired));
-}
-
-#[test]
-fn witnesses_are_kept_and_replaced() {
-    let (_, mut store) = fresh("witnesses");
-    let head = |counter| Head { stream: own_streams(host(1))[0], counter, chain: hash::plain(b"x"), at: Timestamp::EPOCH };
-    let witness = |counter| Witness { domain: Domain::Agent, head: head(counter) };
-    store.witness(&[witness(1)]).unwrap();
-    let mut step = commit("a", vec![put(&THING, 1, 0, "{}")]);
-    step.witnesses.push(witness(2));
-    apply(&mut store, step).unwrap();
-    assert_eq!(store.reader().read().unwrap().witnesses().unwrap(), [witness(2)]);
 }
 
 #[test]
