@@ -75,6 +75,13 @@ impl fmt::Debug for MemoryStore {
 impl MemoryStore {
     #[must_use]
     pub fn new(domain: Domain, host: HostId, env: Env) -> Self {
+        let source = env.clone();
+        Self::starting(domain, host, env, &source)
+    }
+
+    /// A domain whose history id comes from another source than what is written to it, as that of a file that was made before.
+    #[must_use]
+    pub fn starting(domain: Domain, host: HostId, env: Env, made_with: &Env) -> Self {
         let mut heads = BTreeMap::new();
         let mut own = BTreeMap::new();
         for stream in own_streams(host) {
@@ -84,7 +91,7 @@ impl MemoryStore {
             own.insert(stream.stream, head);
         }
         let state = State {
-            history: HistoryId::from_raw(env.id()),
+            history: HistoryId::from_raw(made_with.id()),
             rows: BTreeMap::new(),
             log: BTreeMap::new(),
             operations: BTreeMap::new(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use domain::causality::Domain;
+use domain::plant::{self, Bug};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
@@ -48,6 +49,9 @@ pub(crate) fn open(location: &Location, access: Access) -> Result<Connection> {
         let pragmas = "PRAGMA synchronous=FULL; PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=0;";
         connection.execute_batch(pragmas).map_err(failed)?;
         use_wal(location, &connection)?;
+        if plant::is(Bug::DropFsync) {
+            connection.execute_batch("PRAGMA synchronous=OFF;").map_err(failed)?;
+        }
     }
     Ok(connection)
 }
