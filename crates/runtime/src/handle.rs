@@ -2,24 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use domain::causality::Domain;
 use domain::code::ErrorCode;
-use domain::commit::{Cause, Change, Commit, Committed, Expected, Guard, Write};
+use domain::commit::{Cause, Commit, Committed, Guard, Write};
 use domain::entry::{Actor, Witness};
-use domain::id::{HostId, OperationId, WorkspaceId};
-use domain::record::Record;
-use domain::records::fence::Fence;
-use domain::records::slug::Slug;
-use domain::records::workspace::{Workspace, WorkspaceKind, WorkspaceState};
+use domain::id::{HostId, OperationId};
 use store::actor::{self, Running, Writer};
 use store::env::Env;
-use store::saga::{self, Recovered};
 use store::sqlite::SqliteStore;
-use store::store::{Reader, Scan, Store};
+use store::store::{Reader, Store};
 
+use crate::engine::Scripted;
 use crate::home::{Home, Initialised, Lock};
+use crate::house::House;
 use crate::view::View;
 use crate::{Error, Result};
 
@@ -29,6 +26,8 @@ const FIRST_WORKSPACE: &str = "home";
 /// An open home with the right to write.
 pub struct Handle {
     env: Env,
+    /// This life's number, once it has begun to work.
+    life: Mutex<u64>,
     writers: BTreeMap<Domain, Writer>,
     running: Vec<Running>,
     view: View,
@@ -56,8 +55,8 @@ impl Drop for Handle {
 #[derive(Debug)]
 pub struct Opened {
     pub handle: Handle,
-    /// Operations that a crash had left between the two domains.
-    pub recovered: Recovered,
+    /// Cycles whose effects a crash had left without an outcome.
+    pub recovered: usize,
 }
 
 impl Handle {
@@ -65,7 +64,7 @@ impl Handle {
     pub fn init(home: &Home, env: &Env) -> Result<Initialised> {
         let (lock, host, created) = home.create(env)?;
         let opened = Self::open_locked(home, env, lock)?;
-        opened.handle.create_first_workspace()?;
+        opened.handle.house().create_workspace(FIRST_WORKSPACE, "Home")?;
         opened.handle.close()?;
         Ok(Initialised { folder: home.folder().to_path_buf(), host, created })
     }
@@ -93,12 +92,42 @@ impl Handle {
             writers.insert(writer.domain(), writer);
             running.push(thread);
         }
-        let handle = Self { env: env.clone(), writers, running, view: View::new(readers), _lock: lock };
-        handle.raise_fences()?;
-        let (mut journal, mut agent) = (handle.writer(Domain::Journal).clone(), handle.writer(Domain::Agent).clone());
-        let recovered = saga::recover(&mut journal, &mut agent)?;
+        let handle = Self { env: env.clone(), life: Mutex::new(0), writers, running, view: View::new(readers), _lock: lock };
+        let mut house = handle.house();
+        house.level_fences()?;
+        let recovered = house.recover(&mut Scripted)?;
+        handle.adopt_life(&house);
         handle.write_witnesses()?;
         Ok(Opened { handle, recovered })
+    }
+
+    /// The stores as the engine and people's commands see them. Cheap: each thread has its own.
+    #[must_use]
+    pub fn house(&self) -> House {
+        let place = |domain| Box::new(self.writer(domain).clone());
+        let mut house = House::new(self.env.clone(), place(Domain::Journal), place(Domain::Agent), place(Domain::Ledger));
+        house.incarnation = *self.life();
+        house
+    }
+
+    /// A house that may run agents: the first one begins this life.
+    pub fn working_house(&self) -> Result<House> {
+        let mut house = self.house();
+        let mut life = self.life();
+        if *life == 0 {
+            *life = house.begin_life()?;
+        }
+        house.incarnation = *life;
+        drop(life);
+        Ok(house)
+    }
+
+    fn adopt_life(&self, house: &House) {
+        *self.life() = house.incarnation;
+    }
+
+    fn life(&self) -> MutexGuard<'_, u64> {
+        self.life.lock().expect("no thread panics while it holds the life")
     }
 
     /// Ends cleanly: every file learns the others' heads.
@@ -140,69 +169,6 @@ impl Handle {
         Ok(self.writer(domain).commit(commit)?)
     }
 
-    fn create_first_workspace(&self) -> Result<()> {
-        let id = WorkspaceId::of_slug(FIRST_WORKSPACE);
-        if self.view.reader(Domain::Journal).read()?.get(Workspace::SPEC, &id.raw())?.is_some() {
-            return Ok(());
-        }
-        let now = self.env.clock.now();
-        let workspace = Workspace {
-            slug: Slug::parse(FIRST_WORKSPACE).map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))?,
-            title: "Home".to_owned(),
-            kind: WorkspaceKind::Personal,
-            state: WorkspaceState::Active,
-            created_at: now,
-            updated_at: now,
-        };
-        let operation_id = OperationId::of_client(&Actor::System, "init");
-        let write = put(&workspace, id.raw(), id, Expected::Absent)?;
-        self.commit(Domain::Journal, Actor::System, operation_id, &serde_json::json!(["init"]), Vec::new(), vec![write])?;
-        Ok(())
-    }
-
-    /// Every domain's fences are raised to the highest that any domain knows, before anything guarded is written.
-    fn raise_fences(&self) -> Result<()> {
-        let mut known: BTreeMap<Domain, BTreeMap<String, (Fence, u64)>> = BTreeMap::new();
-        let mut highest: BTreeMap<String, Fence> = BTreeMap::new();
-        for domain in Domain::ALL {
-            for (fence, version) in self.fences(*domain)? {
-                let top = highest.entry(fence.subject.clone()).or_insert_with(|| fence.clone());
-                if fence.epoch > top.epoch {
-                    *top = fence.clone();
-                }
-                known.entry(*domain).or_default().insert(fence.subject.clone(), (fence, version));
-            }
-        }
-        for (subject, top) in highest {
-            for domain in Domain::ALL {
-                let found = known.get(domain).and_then(|fences| fences.get(&subject));
-                if found.is_some_and(|(fence, _)| fence.epoch >= top.epoch) {
-                    continue;
-                }
-                let expected = found.map_or(Expected::Absent, |(_, version)| Expected::Version(*version));
-                let name = format!("raise {subject} to {} in {domain}", top.epoch);
-                let operation_id = OperationId::of_client(&Actor::System, &name);
-                let write = put(&top, Fence::id_of(&subject), WorkspaceId::NONE, expected)?;
-                self.commit(*domain, Actor::System, operation_id, &serde_json::json!([name]), Vec::new(), vec![write])?;
-            }
-        }
-        Ok(())
-    }
-
-    fn fences(&self, domain: Domain) -> Result<Vec<(Fence, u64)>> {
-        let snapshot = self.view.reader(domain).read()?;
-        let mut scan = Scan::new(Fence::SPEC, "by_subject");
-        let mut found = Vec::new();
-        loop {
-            let page = snapshot.scan(&scan)?;
-            for row in &page.rows {
-                found.extend(row.record::<Fence>()?.map(|fence| (fence, row.version)));
-            }
-            let Some(next) = page.next else { return Ok(found) };
-            scan.after = Some(next);
-        }
-    }
-
     fn write_witnesses(&self) -> Result<()> {
         let mut all = Vec::new();
         for (domain, writer) in &self.writers {
@@ -213,12 +179,6 @@ impl Handle {
         }
         Ok(())
     }
-}
-
-/// A write of a typed record.
-pub(crate) fn put<R: Record>(record: &R, id: domain::id::RawId, workspace: WorkspaceId, expected: Expected) -> Result<Write> {
-    let body = record.to_body().map_err(|error| Error::new(ErrorCode::InvalidArgument, error.to_string()))?;
-    Ok(Write { spec: R::SPEC, id, workspace, expected, change: Change::Put(body) })
 }
 
 fn check_hosts(stores: &[SqliteStore]) -> Result<()> {

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 use store::store::{Direction, PageKey, Row, Scan};
 
-use crate::handle::put;
+use crate::house::put;
 use crate::operation::{ClientKey, owner};
 use crate::{Error, Handle, Result, View};
 

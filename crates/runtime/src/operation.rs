@@ -1,10 +1,12 @@
 //! Operation ids of people's acts.
 
+use domain::causality::Domain;
 use domain::entry::Actor;
 use domain::id::{OperationId, PersonId};
 use domain::limits::CLIENT_KEY_BYTES_MAX;
 use store::env::Env;
 
+use crate::house::House;
 use crate::{Error, Result};
 
 /// What a caller names an act by, so that repeating it is harmless.
@@ -43,4 +45,12 @@ impl ClientKey {
 
 pub(crate) fn owner() -> Actor {
     Actor::Person(PersonId::owner())
+}
+
+impl House {
+    /// Whether an act under this key is in a domain already; then a command must not judge the present, only repeat its answer.
+    pub fn was_done(&self, domain: Domain, key: &ClientKey) -> Result<bool> {
+        let operation_id = key.operation_id();
+        self.read(domain, |snapshot| Ok(snapshot.outcome(&operation_id)?.is_some()))
+    }
 }

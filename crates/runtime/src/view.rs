@@ -6,16 +6,46 @@ use std::sync::Arc;
 
 use domain::causality::Domain;
 use domain::code::ErrorCode;
-use domain::id::WorkspaceId;
+use domain::commit::{Commit, Committed};
+use domain::entry::Head;
+use domain::id::{HostId, RawId, WorkspaceId};
 use domain::record::Record;
 use domain::records::slug::Slug;
 use domain::records::workspace::Workspace;
+use store::Committer;
 use store::env::Env;
 use store::sqlite::SqliteReader;
 use store::store::Reader;
 
 use crate::home::Home;
+use crate::house::House;
 use crate::{Error, Result};
+
+/// A place that is only looked at.
+struct ReadOnly {
+    domain: Domain,
+    reader: Arc<dyn Reader>,
+}
+
+impl Committer for ReadOnly {
+    fn host(&self) -> HostId {
+        let heads = self.reader.read().and_then(|snapshot| snapshot.heads()).unwrap_or_default();
+        heads.first().map_or(HostId::from_raw(RawId::from_bytes([0; 16])), |head| head.stream.host)
+    }
+
+    fn commit(&mut self, _commit: Commit) -> store::Result<Committed> {
+        let message = format!("the {} store is open for reading only", self.domain);
+        Err(store::Error::InvalidCommit(message))
+    }
+
+    fn heads(&mut self) -> store::Result<Vec<Head>> {
+        self.reader.read()?.heads()
+    }
+
+    fn reader(&self) -> Arc<dyn Reader> {
+        Arc::clone(&self.reader)
+    }
+}
 
 /// A reader per domain.
 #[derive(Clone, Default)]
@@ -44,6 +74,13 @@ impl View {
 
     pub(crate) fn new(readers: BTreeMap<Domain, Arc<dyn Reader>>) -> Self {
         Self { readers }
+    }
+
+    /// The stores as the engine's reading half sees them. Its places take no writes.
+    #[must_use]
+    pub fn house(&self, env: &Env) -> House {
+        let place = |domain: Domain| Box::new(ReadOnly { domain, reader: Arc::clone(&self.readers[&domain]) });
+        House::new(env.clone(), place(Domain::Journal), place(Domain::Agent), place(Domain::Ledger))
     }
 
     pub(crate) fn reader(&self, domain: Domain) -> &dyn Reader {

@@ -1,0 +1,6 @@
+//! The engine against stores in memory: whole runs, step by step.
+
+mod house;
+mod people;
+mod runs;
+mod worker;
