@@ -1,0 +1,89 @@
+//! Profiles: which faults a seed has, and how often. A seed draws its own (swarm), or one is given by name.
+
+use crate::rng::Draw;
+
+/// Kinds of events, each with its family. A family that never fires in a long run is a failure of the simulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    Crash,
+    Conflict,
+    Process,
+    Disk,
+    Time,
+    Model,
+    People,
+    Service,
+    Tamper,
+}
+
+impl Family {
+    pub const ALL: &'static [Self] = &[
+        Self::Crash,
+        Self::Conflict,
+        Self::Process,
+        Self::Disk,
+        Self::Time,
+        Self::Model,
+        Self::People,
+        Self::Service,
+        Self::Tamper,
+    ];
+
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::Conflict => "conflict",
+            Self::Process => "process",
+            Self::Disk => "disk",
+            Self::Time => "time",
+            Self::Model => "model",
+            Self::People => "people",
+            Self::Service => "service",
+            Self::Tamper => "tamper",
+        }
+    }
+
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|family| family.as_str() == text)
+    }
+}
+
+/// How often each family fires, in a thousand events; 0 switches it off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    rates: [u32; Family::ALL.len()],
+    pub agents: usize,
+    /// Whether agents ask before they change anything.
+    pub reviewed: bool,
+}
+
+impl Profile {
+    /// The seed picks its families and their rates, spread over the orders of magnitude.
+    #[must_use]
+    pub fn swarm(seed: u64, allowed: &[Family]) -> Self {
+        let mut draw = Draw::new(seed, 1, 0);
+        let mut rates = [0; Family::ALL.len()];
+        for (place, family) in Family::ALL.iter().enumerate() {
+            let on = draw.chance(650);
+            let rate = [2, 5, 12, 30, 80, 150][draw.below(6)];
+            if on && allowed.contains(family) {
+                rates[place] = rate;
+            }
+        }
+        Self { rates, agents: 1 + draw.below(3), reviewed: draw.chance(400) }
+    }
+
+    #[must_use]
+    pub fn rate(&self, family: Family) -> u32 {
+        let place = Family::ALL.iter().position(|known| *known == family);
+        place.map_or(0, |place| self.rates[place])
+    }
+
+    /// The same without faults, for the time after the world has healed.
+    #[must_use]
+    pub fn calm(&self) -> Self {
+        Self { rates: [0; Family::ALL.len()], ..self.clone() }
+    }
+}
