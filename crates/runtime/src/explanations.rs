@@ -46,6 +46,7 @@ pub struct Imagined {
 impl House {
     /// Explains what a cycle of a run asked for and planned.
     pub fn explain_cycle(&mut self, id: &RunId, number: u32) -> Result<Vec<Explanation>> {
+        let id = &self.begun(id)?.id();
         let Recall::Whole(recording) = self.record(id)? else {
             return Err(Error::new(ErrorCode::ReplayUnverifiable, format!("a part of {id} was erased")));
         };
@@ -53,7 +54,8 @@ impl House {
         let newest = recording.states.iter().rev().find_map(|state| state.cycles.iter().find(is_here));
         let Some(cycle) = newest else {
             let last = recording.states.last().map_or(0, |state| state.run.cycle);
-            return Err(Error::argument("cycle", &format!("{id} has cycles 1 to {last}")));
+            let rule = if last == 0 { format!("{id} has no cycles") } else { format!("{id} has cycles 1 to {last}") };
+            return Err(Error::argument("cycle", &rule));
         };
         // The run as it stood before the plan was made: what it had parked and what people had denied.
         let planned = |state: &&control::replay::Recorded| state.cycles.iter().any(|c| c.number == number && c.decided.is_some());

@@ -131,10 +131,13 @@ impl House {
         Ok(self.place(domain).commit(commit)?)
     }
 
-    /// The other domain's durable heads, to be written down with a commit.
-    pub(crate) fn witnesses(&mut self, of: Domain) -> Result<Vec<Witness>> {
-        let heads = self.place(of).heads()?;
-        Ok(heads.into_iter().map(|head| Witness { domain: of, head }).collect())
+    /// The other domain's durable heads, to be written down with a commit. They are read beside the writer: what a reader sees is
+    /// durable, and asking the writer would end the group that it is gathering.
+    pub(crate) fn witnesses(&self, of: Domain) -> Result<Vec<Witness>> {
+        let host = self.host();
+        let heads = self.read(of, |snapshot| Ok(snapshot.heads()?))?;
+        let own = heads.into_iter().filter(|head| head.stream.host == host);
+        Ok(own.map(|head| Witness { domain: of, head }).collect())
     }
 
     /// Makes a workspace; one that exists is left alone.

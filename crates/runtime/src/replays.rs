@@ -29,11 +29,11 @@ pub enum Replayed {
 impl House {
     /// Takes every step of a run again and compares.
     pub fn replay(&mut self, id: &RunId) -> Result<Replayed> {
-        let run = self.run(id)?;
+        let run = self.begun(id)?;
         if run.behaviour_version != BEHAVIOUR_VERSION {
             return Ok(Replayed::OtherBehaviour { recorded: run.behaviour_version, known: BEHAVIOUR_VERSION });
         }
-        match self.record(id)? {
+        match self.record(&run.id())? {
             Recall::Whole(recording) => replayed(&recording),
             Recall::Erased { what } => Ok(Replayed::Erased { what }),
         }
@@ -41,7 +41,8 @@ impl House {
 
     /// The recording of a run as a text that [`replay_file`] reads. It holds what the run saw and proposed.
     pub fn export(&mut self, id: &RunId) -> Result<String> {
-        match self.record(id)? {
+        let id = self.begun(id)?.id();
+        match self.record(&id)? {
             Recall::Whole(recording) => {
                 let text = serde_json::to_string_pretty(&recording);
                 text.map_err(|error| Error::new(ErrorCode::Internal, format!("the recording does not become JSON: {error}")))

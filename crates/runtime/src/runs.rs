@@ -144,6 +144,15 @@ impl House {
         }
     }
 
+    /// The run behind an id that has begun; a wake alone has nothing to show yet.
+    pub(crate) fn begun(&self, id: &RunId) -> Result<Run> {
+        match self.found(id)? {
+            Found::Run(run) => Ok(*run),
+            Found::Queued(_) => Err(Error::new(ErrorCode::RunNotFound, format!("{id} has not begun: its wake waits for its turn"))),
+            Found::Ended(wake) => Err(Error::new(ErrorCode::RunNotFound, format!("{id} never began: its wake is {}", wake.status))),
+        }
+    }
+
     /// A run, or the wake that waits for one, as it stands.
     pub fn run_view(&self, id: &RunId) -> Result<RunView> {
         match self.found(id)? {

@@ -9,17 +9,19 @@ use std::time::Duration;
 use control::manifest::Manifest;
 use control::run::{Phase, Run, RunStatus, WaitReason};
 use domain::causality::Domain;
-use domain::id::{AgentId, RunId};
+use domain::code::ErrorCode;
+use domain::id::{AgentId, ManifestId, RunId};
+use domain::key::RunKey;
 use domain::record::{Record, Value};
 use domain::time::Timestamp;
 use store::store::Scan;
 
-use crate::Result;
 use crate::engine::{Drive, Job, Outside, Progress, Rest, Scripted};
 use crate::handle::Handle;
 use crate::house::{Held, House, held};
 use crate::operation::ClientKey;
 use crate::runs::{Found, RunView};
+use crate::{Error, Result};
 
 /// LIMIT: other runs of the same agent that are finished first, because they were left at work.
 const OTHERS_FIRST_MAX: usize = 64;
@@ -67,9 +69,22 @@ impl<'a> Worker<'a> {
 
     /// Starts a run of a manifest's agent and drives it. The same key is the same run: it is driven on, or shown as it ended (K17).
     pub fn start(&mut self, manifest: &Manifest, key: &ClientKey) -> Result<RunView> {
+        self.check_key(manifest, key)?;
         let agent = self.house.adopt(manifest, key)?;
         let run = self.house.wake_by_hand(agent, key)?;
         self.resume(&run)
+    }
+
+    /// A key that named a run of another manifest is another request's, whatever the agent has become since.
+    fn check_key(&self, manifest: &Manifest, key: &ClientKey) -> Result<()> {
+        let Ok(agent) = self.house.agent_by_name(manifest.workspace.as_str(), manifest.agent.as_str()) else { return Ok(()) };
+        let Ok(Found::Run(run)) = self.house.found(&RunId::of_key(&RunKey::manual(&agent, key.as_str()))) else { return Ok(()) };
+        let content = manifest.canonical().map_err(|error| Error::new(ErrorCode::ManifestInvalid, error.to_string()))?;
+        if run.manifest_id == ManifestId::of_content(&content) {
+            return Ok(());
+        }
+        let message = format!("operation {} started {}, of another manifest than this", key.as_str(), run.id());
+        Err(Error::new(ErrorCode::OperationIdReused, message))
     }
 
     /// Drives a run until it ends or waits.

@@ -2,5 +2,6 @@
 
 mod house;
 mod people;
+mod recordings;
 mod runs;
 mod worker;
