@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use domain::plant::Bug;
 use sim::profile::Family;
+use sim::rng::mix;
 use sim::seeds::{Outcome, run, run_twice, shrink};
 use sim::stores::{Template, Tier};
 use sim::world::{Setup, Stats};
@@ -160,6 +161,7 @@ fn add(total: &mut Stats, fired: &mut BTreeMap<&'static str, u64>, outcome: &Out
     total.crashes += stats.crashes;
     total.commits += stats.commits;
     total.states.extend(&stats.states);
+    total.trace = mix(total.trace ^ stats.trace);
     for (name, count) in &stats.fired {
         *fired.entry(name).or_default() += count;
     }
@@ -199,6 +201,7 @@ fn report(total: &Stats, fired: &BTreeMap<&'static str, u64>, started: Instant, 
     println!("  runs           {:>12}", total.runs);
     println!("  crashes        {:>12}  {:>10.0}/s", total.crashes, rate(total.crashes));
     println!("  distinct states{:>12}", total.states.len());
+    println!("  trace          {:016x}", total.trace);
     println!("faults fired:");
     for (name, count) in fired {
         println!("  {name:<32}{count:>10}");
