@@ -13,5 +13,6 @@ mod kill;
 mod lines;
 mod logs;
 mod notes;
+mod runs;
 mod snapshots;
 mod support;

@@ -5,7 +5,7 @@
 use crate::support::{Home, finish, list, text};
 
 /// Every command, as it is called.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 35] = [
     "",
     "init",
     "note",
@@ -17,6 +17,17 @@ const COMMANDS: [&str; 23] = [
     "note restore",
     "note search",
     "note history",
+    "run",
+    "run start",
+    "run list",
+    "run show",
+    "run trace",
+    "run resume",
+    "run cancel",
+    "run replay",
+    "run export",
+    "policy",
+    "policy explain",
     "log",
     "log tail",
     "log show",
@@ -27,6 +38,7 @@ const COMMANDS: [&str; 23] = [
     "log cursor reset",
     "bench",
     "bench store",
+    "bench run",
     "demo",
     "completions",
 ];
@@ -46,7 +58,7 @@ fn the_help_of_every_command_is_as_it_was_agreed() {
 #[test]
 fn no_command_is_missing_from_the_snapshots() {
     // The lines under `Commands:` of each group name what it holds.
-    for group in ["", "note", "log", "log cursor", "bench"] {
+    for group in ["", "note", "run", "policy", "log", "log cursor", "bench"] {
         let arguments: Vec<_> = group.split_whitespace().chain(["--help"]).collect();
         let mut verger = std::process::Command::new(env!("CARGO_BIN_EXE_verger"));
         let help = finish(verger.env_clear().args(&arguments), b"").ok().stdout;
@@ -124,7 +136,7 @@ fn a_demonstration_ends_well_and_leaves_nothing_behind() {
 }
 
 /// Replaces what differs from run to run, width for width.
-fn redacted(output: &str) -> String {
+pub(crate) fn redacted(output: &str) -> String {
     let mut shown = String::with_capacity(output.len());
     let mut rest = output;
     while let Some(next) = rest.chars().next() {

@@ -6,6 +6,10 @@ pub(crate) mod init;
 pub(crate) mod log;
 pub(crate) mod note;
 mod note_lines;
+pub(crate) mod policy;
+pub(crate) mod run;
+mod run_replay;
+mod run_trace;
 
 use std::path::PathBuf;
 
@@ -36,6 +40,12 @@ pub(crate) enum Command {
     /// Write, read, change and find notes
     #[command(subcommand)]
     Note(note::NoteCommand),
+    /// Start agents' runs, look at them, go on with them, end them and replay them
+    #[command(subcommand)]
+    Run(run::RunCommand),
+    /// Why something was, or would be, allowed
+    #[command(subcommand)]
+    Policy(policy::PolicyCommand),
     /// Read and check the log that everything is built from
     #[command(subcommand)]
     Log(log::LogCommand),

@@ -68,6 +68,8 @@ fn run(cli: &Cli, out: &mut Out) -> Result<(), Failure> {
     match &cli.command {
         Command::Init => commands::init::run(&home()?, cli.home.as_deref(), &env, out),
         Command::Note(command) => commands::note::run(command, &home()?, &env, out),
+        Command::Run(command) => commands::run::run(command, &home, &env, out),
+        Command::Policy(command) => commands::policy::run(command, &home()?, &env, out),
         Command::Log(command) => commands::log::run(command, &home()?, &env, out),
         Command::Bench(command) => commands::bench::run(command, &env, out),
         Command::Demo(command) => commands::demo::run(command, &env, out),

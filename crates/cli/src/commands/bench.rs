@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use runtime::bench::{Report, Size};
-use runtime::{Env, Handle, Home};
+use runtime::{Effort, Env, Handle, Home, RunFigure, measure_runs};
 use serde_json::json;
 
 use crate::commands::demo::Scratch;
@@ -16,6 +16,8 @@ use crate::progress::Progress;
 pub(crate) enum BenchCommand {
     /// Commits side by side with a hand-written SQLite baseline, growth, space and opening
     Store(StoreArgs),
+    /// Runs with a provider that answers at once, beside exactly the commits that they made
+    Run(StoreArgs),
 }
 
 #[derive(Debug, Args)]
@@ -29,7 +31,44 @@ pub(crate) struct StoreArgs {
 }
 
 pub(crate) fn run(command: &BenchCommand, env: &Env, out: &mut Out) -> Result<(), Failure> {
-    let BenchCommand::Store(args) = command;
+    match command {
+        BenchCommand::Store(args) => store(args, env, out),
+        BenchCommand::Run(args) => runs(args, env, out),
+    }
+}
+
+fn runs(args: &StoreArgs, env: &Env, out: &mut Out) -> Result<(), Failure> {
+    let scratch = Scratch::make(args.dir.as_deref(), env)?;
+    let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
+    let mut progress = Progress::new("measuring");
+    let report = measure_runs(scratch.path(), env, effort, &mut |what| progress.at(what))?;
+    drop(progress);
+    if out.json {
+        return out.document("verger.bench-run.v1", json!({ "quick": args.quick, "report": report }));
+    }
+    if args.quick {
+        out.line("a quick look; the figures mean little")?;
+    }
+    let row = |figure: &RunFigure| {
+        vec![
+            figure.agents.to_string(),
+            format!("{:.0}", figure.cycles_per_second),
+            format!("{:.2}", figure.commits_per_cycle),
+            format!("{:.0}", figure.baseline_commits_per_second),
+            format!("{:.2} ({:.2} to {:.2})", figure.ratio, figure.ratio_least, figure.ratio_most),
+            format!("{:.0} / {:.0}", figure.baseline_cpu_us_per_cycle, figure.cpu_us_per_cycle),
+        ]
+    };
+    let rows: Vec<_> = report.agents.iter().map(row).collect();
+    out.table(&["agents", "cycles/s", "commits a cycle", "bare commits/s", "ratio", "CPU µs a cycle (bare / run)"], &rows)?;
+    let replay = &report.replay;
+    out.line(&format!(
+        "replay: {:.0} cycles/s, {:.0} times as fast as one agent's run ({} cycles)",
+        replay.cycles_per_second, replay.times_faster, replay.cycles
+    ))
+}
+
+fn store(args: &StoreArgs, env: &Env, out: &mut Out) -> Result<(), Failure> {
     let scratch = Scratch::make(args.dir.as_deref(), env)?;
     let home = Home::locate(Some(&scratch.path().join("home")))?;
     Handle::init(&home, env)?;

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use domain::id::AgentId;
-use domain::key::keyed;
-use runtime::tool::AgentNote;
-use runtime::{ClientKey, Env, Error, Handle, Home, LogStatus, NoteChange, NoteDraft, rebuild};
+use domain::records::prompt::Verdict;
+use runtime::{
+    ClientKey, Env, Error, Handle, Home, LogStatus, NoteChange, NoteDraft, Replayed, RunView, Watched, parse_manifest, rebuild,
+};
 use serde_json::{Value, json};
 
 use crate::io_error;
@@ -59,6 +59,7 @@ pub(crate) fn run(args: &DemoArgs, env: &Env, out: &mut Out) -> Result<(), Failu
     let home = Home::locate(Some(&scratch.path().join("home")))?;
     let mut story = Story { out, told: Vec::new() };
     write_some(&home, env, &mut story)?;
+    run_an_agent(&home, env, &mut story)?;
     let answered = kill_in_the_middle(&home, &mut story)?;
     send_again(&home, env, &answered, &mut story)?;
     check(&home, env, &mut story)?;
@@ -128,15 +129,50 @@ fn write_some(home: &Home, env: &Env, story: &mut Story<'_>) -> Result<(), Failu
         Err(error) => story.fact(&format!("the second is refused: {}: {error}", error.code))?,
         Ok(_) => return Err(unexpected("the second editor overwrote the first")),
     }
-    story.heading("An agent's write, in two databases that must agree")?;
-    let agent = AgentId::from_raw(keyed("agent", "home", "demo"));
-    let wanted = AgentNote { agent, client_key: "demo".into(), title: "Watering plan".into(), text: "every second day".into() };
-    let done = handle.write_agent_note("home", &wanted)?;
-    story.fact(&format!("journal: {}", done.note))?;
-    story.fact(&format!("agent:   {} (action) and {} (result)", done.action, done.result))?;
-    story.fact(&format!("both under {}, journal first; a crash between them is finished on the next start", done.operation_id))?;
     handle.close()?;
     Ok(())
+}
+
+/// The example manifest: an agent that makes tasks and wants to keep a plan.
+const PLANNER: &str = include_str!("../../../../examples/agents/planner.yaml");
+
+fn run_an_agent(home: &Home, env: &Env, story: &mut Story<'_>) -> Result<(), Failure> {
+    story.heading("An agent proposes, the controller decides")?;
+    let manifest = parse_manifest(PLANNER, "examples/agents/planner.yaml")?;
+    let handle = Handle::open(home, env)?.handle;
+    let mut quiet = |_: &Watched| {};
+    let started = handle.worker(&mut quiet)?.start(&manifest, &ClientKey::parse("demo")?)?;
+    tell_cycles(&handle, &started, 0, story)?;
+    let Some(ask) = started.asks.first() else { return Err(unexpected("the agent asked for nothing")) };
+    story.fact(&format!("nothing is kept without a person's word: the run waits for {}", ask.id))?;
+    handle.house().answer(ask.id, Verdict::Approve, "", &ClientKey::fresh(env))?;
+    let ended = handle.worker(&mut quiet)?.resume(&started.id)?;
+    story.fact("a person approves exactly that, and the run goes on")?;
+    tell_cycles(&handle, &ended, started.cycles, story)?;
+    let again = handle.worker(&mut quiet)?.start(&manifest, &ClientKey::parse("demo")?)?;
+    let same = again.id == ended.id && again.operations == ended.operations;
+    story.fact(&format!("started again under the same key: {}", if same { "still that one run" } else { "ERROR" }))?;
+    match handle.house().replay(&ended.id)? {
+        Replayed::Identical { steps, cycles, .. } => {
+            story.fact(&format!("replayed without asking anybody: identical ({steps} steps, {cycles} cycles)"))?;
+        }
+        _ => return Err(unexpected("the run does not replay")),
+    }
+    handle.close()?;
+    if same { Ok(()) } else { Err(unexpected("the same key started a second run")) }
+}
+
+/// One line for each thing that a cycle did, with the layer that decided it.
+fn tell_cycles(handle: &Handle, run: &RunView, after: u32, story: &mut Story<'_>) -> Result<(), Failure> {
+    let trace = handle.house().trace(&run.id)?;
+    for cycle in trace.cycles.iter().filter(|cycle| cycle.number > after) {
+        for action in &cycle.actions {
+            let layer = action.decision.layer.map_or_else(String::new, |layer| format!("layer `{layer}`: "));
+            let rule = &action.decision.rule;
+            story.fact(&format!("cycle {}: {} is {} ({layer}{rule})", cycle.number, action.tool, action.outcome))?;
+        }
+    }
+    story.fact(&format!("after {} cycles and {} tokens the run is {}", run.cycles, run.tokens, run.status))
 }
 
 /// Starts this program again as a child that adds notes line by line, and kills it without warning.
@@ -191,10 +227,12 @@ fn send_again(home: &Home, env: &Env, answered: &[String], story: &mut Story<'_>
     }
     let total = handle.view().notes("home", 1, None)?.total;
     story.fact(&format!("sent again: {}, of which {kept} had been durable without an answer", LINES - answered.len()))?;
-    story
-        .fact(&format!("notes now: {total} = {LINES} + the 2 from before; doubled: {}", total.saturating_sub(LINES as u64 + 2)))?;
+    story.fact(&format!(
+        "notes now: {total} = {LINES} + the one from before; doubled: {}",
+        total.saturating_sub(LINES as u64 + 1)
+    ))?;
     handle.close()?;
-    if missing > 0 || total != LINES as u64 + 2 {
+    if missing > 0 || total != LINES as u64 + 1 {
         return Err(unexpected("notes were lost or doubled"));
     }
     Ok(())

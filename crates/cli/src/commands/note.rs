@@ -92,7 +92,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    fn key(&self, env: &Env) -> Result<ClientKey, Error> {
+    pub(super) fn key(&self, env: &Env) -> Result<ClientKey, Error> {
         self.operation_id.as_deref().map_or_else(|| Ok(ClientKey::fresh(env)), ClientKey::parse)
     }
 }
@@ -228,12 +228,8 @@ fn write(
 
 pub(super) fn open(home: &Home, env: &Env) -> Result<Handle, Failure> {
     let opened = Handle::open(home, env)?;
-    if opened.recovered.finished > 0 {
-        note(&format!("finished {} operations that a crash had interrupted", opened.recovered.finished));
-    }
-    if opened.recovered.stuck > 0 {
-        let stuck = opened.recovered.stuck;
-        note(&format!("warning: {stuck} operations are done in the journal, but the agent's side of them cannot be recorded"));
+    if opened.recovered > 0 {
+        note(&format!("finished {} cycles that a crash had interrupted between an effect and its outcome", opened.recovered));
     }
     Ok(opened.handle)
 }
