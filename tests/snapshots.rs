@@ -5,7 +5,7 @@
 use crate::support::{Home, finish, list, text};
 
 /// Every command, as it is called.
-const COMMANDS: [&str; 35] = [
+const COMMANDS: [&str; 57] = [
     "",
     "init",
     "note",
@@ -17,6 +17,28 @@ const COMMANDS: [&str; 35] = [
     "note restore",
     "note search",
     "note history",
+    "task",
+    "task add",
+    "task show",
+    "task list",
+    "task edit",
+    "task rm",
+    "task restore",
+    "inbox",
+    "inbox list",
+    "inbox show",
+    "inbox approve",
+    "inbox deny",
+    "inbox reply",
+    "agent",
+    "agent list",
+    "agent pause",
+    "agent resume",
+    "agent destroy",
+    "stop",
+    "budget",
+    "budget show",
+    "budget set",
     "run",
     "run start",
     "run list",
@@ -58,7 +80,7 @@ fn the_help_of_every_command_is_as_it_was_agreed() {
 #[test]
 fn no_command_is_missing_from_the_snapshots() {
     // The lines under `Commands:` of each group name what it holds.
-    for group in ["", "note", "run", "policy", "log", "log cursor", "bench"] {
+    for group in ["", "note", "task", "inbox", "agent", "budget", "run", "policy", "log", "log cursor", "bench"] {
         let arguments: Vec<_> = group.split_whitespace().chain(["--help"]).collect();
         let mut verger = std::process::Command::new(env!("CARGO_BIN_EXE_verger"));
         let help = finish(verger.env_clear().args(&arguments), b"").ok().stdout;
@@ -91,6 +113,48 @@ fn the_output_of_note_commands_is_as_it_was_agreed() {
     insta::assert_snapshot!("note-history", shown(&["note", "history", plan]));
     insta::assert_snapshot!("note-history-json", shown(&["--json", "note", "history", plan]));
     insta::assert_snapshot!("note-list-json", shown(&["--json", "note", "list"]));
+}
+
+#[test]
+fn the_output_of_task_inbox_stop_and_budget_commands_is_as_it_was_agreed() {
+    let home = Home::new();
+    let written = |arguments: &[&str]| text(&home.json("verger.task-written.v1", arguments), "id").to_owned();
+    let collect = written(&["task", "add", "Collect the sources", "--requires", "context/sources"]);
+    let page = written(&["task", "add", "Write the page", "--needs", &collect, "--requires", "context/page"]);
+    written(&["task", "edit", &page, "--status", "blocked", "--reason", "the printer is out of paper"]);
+    let keep = serde_json::json!({
+        "action": "persist_artifact", "task_id": collect, "requires_approval": true,
+        "artifact": { "type": "context", "key": "sources", "content": "beans\npeas\nleeks\nkale" },
+    });
+    let manifest = serde_json::json!({
+        "schema": 1, "agent": "keeper", "prompt": "keep what is found",
+        "model": { "provider": "scripted", "script": [keep.to_string()] },
+    });
+    let manifest = home.file("keeper.json", manifest.to_string().as_bytes());
+    home.run(&["run", "start", "--manifest", &manifest]).ok();
+    let shown = |arguments: &[&str]| redacted(&home.run(arguments).ok().stdout);
+    let inbox = home.json("verger.inbox.v1", &["inbox", "list"]);
+    let item = text(&list(&inbox, "items")[0], "id").to_owned();
+    insta::assert_snapshot!("inbox-show", until_minutes(&shown(&["inbox", "show", &item])));
+    home.run(&["inbox", "approve", &item, "--reason", "well found"]).ok();
+    insta::assert_snapshot!("inbox-show-answered", until_minutes(&shown(&["inbox", "show", &item])));
+    home.run(&["run", "resume"]).ok();
+    insta::assert_snapshot!("task-list", shown(&["task", "list"]));
+    insta::assert_snapshot!("task-show", shown(&["task", "show", &collect]));
+    insta::assert_snapshot!("task-show-blocked", shown(&["task", "show", &page]));
+    insta::assert_snapshot!("task-show-json", shown(&["--json", "task", "show", &collect]));
+    insta::assert_snapshot!("stop", shown(&["stop", "--agent", "keeper", "--reason", "enough for today"]));
+    insta::assert_snapshot!("stop-status", shown(&["stop", "--status"]));
+    insta::assert_snapshot!("stop-status-json", shown(&["--json", "stop", "--status"]));
+}
+
+/// How long ago something was differs by a second or so; in a slow run by more.
+fn until_minutes(output: &str) -> String {
+    let words: Vec<_> = output.split(' ').collect();
+    let blurred =
+        |place: usize| words.get(place + 1).is_some_and(|unit| matches!(*unit, "s" | "min")) && words[place].parse::<u32>().is_ok();
+    let shown = |(place, word): (usize, &&str)| if blurred(place) { "0".to_owned() } else { (*word).to_owned() };
+    words.iter().enumerate().map(shown).collect::<Vec<_>>().join(" ")
 }
 
 #[test]

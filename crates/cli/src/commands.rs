@@ -1,7 +1,11 @@
 //! The commands, one file each. The doc comments are the help texts.
 
+mod acting;
+pub(crate) mod agent;
 pub(crate) mod bench;
+pub(crate) mod budget;
 pub(crate) mod demo;
+pub(crate) mod inbox;
 pub(crate) mod init;
 pub(crate) mod log;
 pub(crate) mod note;
@@ -10,6 +14,9 @@ pub(crate) mod policy;
 pub(crate) mod run;
 mod run_replay;
 mod run_trace;
+pub(crate) mod stop;
+pub(crate) mod task;
+mod task_view;
 
 use std::path::PathBuf;
 
@@ -40,6 +47,20 @@ pub(crate) enum Command {
     /// Write, read, change and find notes
     #[command(subcommand)]
     Note(note::NoteCommand),
+    /// Write, read and change the tasks that agents work on
+    #[command(subcommand)]
+    Task(task::TaskCommand),
+    /// See and answer what agents ask
+    #[command(subcommand)]
+    Inbox(inbox::InboxCommand),
+    /// See, pause, resume and destroy agents
+    #[command(subcommand)]
+    Agent(agent::AgentCommand),
+    /// Stop everything, an agent or a class of tools, until you release it
+    Stop(stop::StopArgs),
+    /// See and set what agents may use up in a day
+    #[command(subcommand)]
+    Budget(budget::BudgetCommand),
     /// Start agents' runs, look at them, go on with them, end them and replay them
     #[command(subcommand)]
     Run(run::RunCommand),

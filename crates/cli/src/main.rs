@@ -68,6 +68,11 @@ fn run(cli: &Cli, out: &mut Out) -> Result<(), Failure> {
     match &cli.command {
         Command::Init => commands::init::run(&home()?, cli.home.as_deref(), &env, out),
         Command::Note(command) => commands::note::run(command, &home()?, &env, out),
+        Command::Task(command) => commands::task::run(command, &home()?, &env, out),
+        Command::Inbox(command) => commands::inbox::run(command, &home()?, &env, out),
+        Command::Agent(command) => commands::agent::run(command, &home()?, &env, out),
+        Command::Stop(args) => commands::stop::run(args, &home()?, &env, out),
+        Command::Budget(command) => commands::budget::run(command, &home()?, &env, out),
         Command::Run(command) => commands::run::run(command, &home, &env, out),
         Command::Policy(command) => commands::policy::run(command, &home()?, &env, out),
         Command::Log(command) => commands::log::run(command, &home()?, &env, out),
