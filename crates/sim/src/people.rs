@@ -194,8 +194,9 @@ impl Person<'_> {
 
     /// Says yes to everything that is open.
     pub fn answer_all(&mut self) {
+        let name = self.name.clone();
         for (place, row) in self.questions(PromptState::Open).iter().enumerate() {
-            self.name = format!("{} {place}", self.name);
+            self.name = format!("{name} answer {place}");
             self.answer_one(row, false);
         }
     }
@@ -279,7 +280,7 @@ impl Person<'_> {
         let agents = self.agents.iter().map(|agent| SwitchSubject::Agent(*agent));
         let subjects: Vec<SwitchSubject> = classes.chain(agents).chain([SwitchSubject::Everything]).collect();
         for (place, subject) in subjects.into_iter().enumerate() {
-            let key = ClientKey::parse(&format!("{} {place}", self.name)).expect("a short name");
+            let key = ClientKey::parse(&format!("{} release {place}", self.name)).expect("a short name");
             // From the moment of the asking it may go on; the answer comes after.
             let known = lock(&self.watch).ledger.stopped.remove(&subject);
             match self.house.release(&subject, &key) {

@@ -1,6 +1,6 @@
 //! Driving one run: each call of [`House::advance`] does one thing that touches the world, and can be the last one before the end of it.
 
-use control::action::{Action, Observation};
+use control::action::{Action, Observation, Seen};
 use control::board::Board;
 use control::cycle::{Cycle, Reply};
 use control::dialect::{Decoded, Fault};
@@ -199,10 +199,10 @@ impl House {
             Err(refusal) if refusal.is_refusal() && drive.recomputed < RECOMPUTED_MAX => {
                 drive.recomputed += 1;
                 drive.alone = true;
-                if plant::is(Bug::DropConflictingD) && matches!(drive.hand, Hand::Observed(_)) {
-                    drive.hand = Hand::Empty;
-                    drive.own_plan = true;
-                    return Ok(Progress::Rests(Rest::Ended));
+                if plant::is(Bug::DropConflictingD)
+                    && let Hand::Observed(observations) = &mut drive.hand
+                {
+                    observations.iter_mut().for_each(|observation| observation.seen = Seen::Unknown);
                 }
                 return Ok(Progress::Committed);
             }

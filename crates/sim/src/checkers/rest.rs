@@ -30,7 +30,7 @@ pub fn check(stores: &Stores, house: &mut House, ledger: &Ledger, replayed: bool
         let agent = reader.read().map_err(|error| Violation::new("Q10 reads", error.to_string()))?;
         let runs: Vec<Run> =
             all(agent.as_ref(), Run::SPEC, "by_created").into_iter().filter_map(|row| row.record().ok()?).collect();
-        ended(&runs)?;
+        ended(agent.as_ref(), &runs)?;
         wakes(agent.as_ref(), &runs)?;
         prompts(agent.as_ref(), &runs)?;
         budgets(agent.as_ref(), &runs, ledger)?;
@@ -54,11 +54,22 @@ fn all(snapshot: &dyn Snapshot, spec: &'static domain::record::Spec, index: &str
     rows
 }
 
-fn ended(runs: &[Run]) -> Checked {
+fn ended(agent: &dyn Snapshot, runs: &[Run]) -> Checked {
     match runs.iter().find(|run| !run.status.is_terminal()) {
         Some(run) => {
             let waiting = run.waiting.as_ref().map(|waiting| waiting.reason);
-            let what = format!("{} is {} ({:?}, phase {}) and nothing moves it", run.id(), run.status, waiting, run.phase);
+            let item = |parked: &control::run::Parked| {
+                let row = agent.get(PromptItem::SPEC, &parked.item.raw()).ok().flatten();
+                let item = row.and_then(|row| row.record::<PromptItem>().ok().flatten());
+                item.map_or_else(|| "gone".to_owned(), |item| format!("{} until {}", item.status, item.required_by))
+            };
+            let parked: Vec<_> = run.parked.iter().map(item).collect();
+            let what = format!(
+                "{} is {} ({waiting:?}, phase {}, parked {parked:?}) and nothing moves it",
+                run.id(),
+                run.status,
+                run.phase
+            );
             Err(Violation::new("Q05 rest", what))
         }
         None => Ok(()),
