@@ -123,7 +123,7 @@ impl House {
 fn record_of(snapshot: &dyn Snapshot, row: &Row) -> Result<Option<TaskRecord>> {
     let Some(Held { record, version, workspace }) = held::<Task>(row)? else { return Ok(None) };
     let TaskFact { id, version, task, ready, evidence } =
-        task_fact(snapshot, workspace, (TaskId::from_raw(row.id), version, record), None)?;
+        task_fact(snapshot, workspace, TaskId::from_raw(row.id), version, record)?;
     // A task that requires nothing in particular is fulfilled by any artifact; those are shown by themselves.
     let effects = if task.required_effects.is_empty() { Vec::new() } else { evidence };
     let effects = effects.into_iter().map(|found| found.map(|found| (found.artifact_id, found.version))).collect();

@@ -151,7 +151,6 @@ fn board(snapshot: &dyn Snapshot, workspace: WorkspaceId) -> Result<Board> {
             counts.insert(*status, u64::try_from(count).unwrap_or(0));
         }
     }
-    let Made { listed, first_of_task } = artifacts(snapshot, workspace)?;
     let mut tasks = Vec::new();
     for status in [TaskStatus::InProgress, TaskStatus::Pending, TaskStatus::Blocked] {
         if !counts.contains_key(&status) {
@@ -162,20 +161,13 @@ fn board(snapshot: &dyn Snapshot, workspace: WorkspaceId) -> Result<Board> {
         scan.limit = BOARD_TASKS_MAX;
         for row in snapshot.scan(&scan)?.rows {
             let Some(Held { record, version, .. }) = held::<Task>(&row)? else { continue };
-            let id = TaskId::from_raw(row.id);
-            tasks.push(task_fact(snapshot, workspace, (id, version, record), first_of_task.as_ref())?);
+            tasks.push(task_fact(snapshot, workspace, TaskId::from_raw(row.id), version, record)?);
         }
     }
-    Ok(Board { workspace, tasks, counts, artifacts: listed })
+    Ok(Board { workspace, tasks, counts, artifacts: artifacts(snapshot, workspace)? })
 }
 
-/// What stands behind a task. `first_of_task` saves the search, where it is known.
-pub(crate) fn task_fact(
-    snapshot: &dyn Snapshot,
-    workspace: WorkspaceId,
-    (id, version, task): (TaskId, u64, Task),
-    first_of_task: Option<&BTreeMap<TaskId, Evidence>>,
-) -> Result<TaskFact> {
+pub(crate) fn task_fact(snapshot: &dyn Snapshot, workspace: WorkspaceId, id: TaskId, version: u64, task: Task) -> Result<TaskFact> {
     let mut ready = true;
     for needed in &task.preconditions {
         let row = snapshot.get(Task::SPEC, &needed.raw())?;
@@ -188,45 +180,28 @@ pub(crate) fn task_fact(
         let row = snapshot.get(Artifact::SPEC, &artifact_id.raw())?.filter(|row| !row.deleted);
         evidence.push(row.map(|row| Evidence { artifact_id, version: row.version }));
     }
-    match first_of_task {
-        Some(known) if evidence.is_empty() => evidence.push(known.get(&id).copied()),
-        None if evidence.is_empty() => {
-            let mut scan = Scan::new(Artifact::SPEC, "by_task");
-            scan.prefix = vec![Value::from(id.raw())];
-            scan.limit = 1;
-            let first = snapshot.scan(&scan)?.rows.into_iter().next();
-            evidence.push(first.map(|row| Evidence { artifact_id: ArtifactId::from_raw(row.id), version: row.version }));
-        }
-        Some(_) | None => {}
+    if evidence.is_empty() {
+        let mut scan = Scan::new(Artifact::SPEC, "by_task");
+        scan.prefix = vec![Value::from(id.raw())];
+        scan.limit = 1;
+        let first = snapshot.scan(&scan)?.rows.into_iter().next();
+        evidence.push(first.map(|row| Evidence { artifact_id: ArtifactId::from_raw(row.id), version: row.version }));
     }
     Ok(TaskFact { id, version, task, ready, evidence })
 }
 
-/// The artifacts of a workspace.
-struct Made {
-    /// The newest, by name.
-    listed: Vec<ArtifactFact>,
-    /// The first that was made for each task, if those listed are all there are.
-    first_of_task: Option<BTreeMap<TaskId, Evidence>>,
-}
-
-fn artifacts(snapshot: &dyn Snapshot, workspace: WorkspaceId) -> Result<Made> {
+fn artifacts(snapshot: &dyn Snapshot, workspace: WorkspaceId) -> Result<Vec<ArtifactFact>> {
     let mut scan = Scan::new(Artifact::SPEC, "by_created");
     scan.prefix = vec![Value::from(workspace.raw())];
     scan.direction = Direction::Backward;
     scan.limit = BOARD_ARTIFACTS_MAX;
-    let page = snapshot.scan(&scan)?;
-    let mut listed = Vec::new();
-    let mut first_of_task = BTreeMap::new();
-    // Newest first, so that what was made first is what stays.
-    for row in page.rows {
+    let mut found = Vec::new();
+    for row in snapshot.scan(&scan)?.rows {
         let Some(Held { record, version, .. }) = held::<Artifact>(&row)? else { continue };
-        let Artifact { artifact_type, artifact_key, task_id, .. } = record;
-        let id = ArtifactId::from_raw(row.id);
-        first_of_task.extend(task_id.map(|task_id| (task_id, Evidence { artifact_id: id, version })));
-        listed.push(ArtifactFact { id, version, artifact_type, artifact_key });
+        let Artifact { artifact_type, artifact_key, .. } = record;
+        found.push(ArtifactFact { id: ArtifactId::from_raw(row.id), version, artifact_type, artifact_key });
     }
-    Ok(Made { listed, first_of_task: page.next.is_none().then_some(first_of_task) })
+    Ok(found)
 }
 
 /// What people have said to the questions that a run has parked, and which of them have expired.
