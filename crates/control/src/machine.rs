@@ -185,6 +185,10 @@ pub fn step(state: &State, event: Event<'_>, now: Timestamp) -> Result<Step, Ref
         Event::Performed { observations } => close::performed(&mut draft, observations)?,
         Event::Cancel => draft.cancel(),
     }
+    if draft.run.running_since.is_some() {
+        draft.run.active_ms = draft.run.worked_ms(now);
+        draft.run.running_since = Some(now);
+    }
     draft.run.events = vec![name];
     draft.run.updated_at = now;
     Ok(Step { state: State { run: draft.run, cycle: draft.cycle }, closed: None, wishes: draft.wishes, next: draft.next })

@@ -90,7 +90,16 @@ pub(crate) fn is_current(board: &Board, action: &Action) -> bool {
         let task = TaskId::parse(&based.id).ok().and_then(|id| board.task(&id));
         task.is_some_and(|fact| fact.version == based.version)
     };
-    action.targets.iter().all(same)
+    // An artifact that was kept under the same key since is not overwritten by a yes that was given before.
+    let unwritten = |write: &PlannedWrite| {
+        let id = ArtifactId::parse(&write.id).ok();
+        id.is_none_or(|id| known_version(board, &id) == write.expected_version)
+    };
+    let writes = match &action.effect {
+        Effect::Journal { writes, .. } => writes.as_slice(),
+        _ => &[],
+    };
+    action.targets.iter().all(same) && writes.iter().all(unwritten)
 }
 
 /// A proposal on its way to becoming an action.

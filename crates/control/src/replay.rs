@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use domain::code::ErrorCode;
-use domain::id::{RunId, TaskId};
+use domain::id::{ManifestId, RunId, TaskId};
 use domain::key::Point;
 use domain::records::task::Task;
 use domain::time::Timestamp;
@@ -98,6 +98,10 @@ pub fn replay(recording: &Recording) -> Result<Report, Damaged> {
     let first = recording.states.first().ok_or(Damaged { state: 0, what: "there are no states" })?;
     if recording.schema != RECORDING_SCHEMA || first.run.id() != recording.run_id {
         return Err(Damaged { state: 0, what: "it is not a recording of this run in this shape" });
+    }
+    let manifest = recording.manifest.canonical().map(|content| ManifestId::of_content(&content));
+    if manifest.ok() != Some(first.run.manifest_id) {
+        return Err(Damaged { state: 0, what: "the manifest is not the one that the run was made of" });
     }
     let mut state = begun(&first.run);
     for (place, recorded) in recording.states.iter().enumerate() {

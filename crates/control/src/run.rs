@@ -20,6 +20,8 @@ use crate::loop_state::LoopState;
 
 /// How this build decides. A run keeps the version it began with, and is replayed only by a build of the same version.
 pub const BEHAVIOUR_VERSION: u32 = 1;
+/// LIMIT: what one step counts as time at work. A model may be slow; a longer pause was a process that did not run.
+pub const STEP_MS_MAX: i64 = 300_000;
 /// LIMIT: results of the last cycles that a model is shown.
 pub const RECENT_MAX: usize = 5;
 
@@ -139,6 +141,7 @@ pub struct Run {
     /// Actions that were carried out.
     pub operations: u32,
     pub active_ms: i64,
+    /// The last step at work; none while it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_since: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -269,10 +272,10 @@ impl Run {
         self.recent.drain(..surplus);
     }
 
-    /// Time at work so far. A clock that went back adds nothing.
+    /// Time at work so far. A clock that went back adds nothing, and a night between two steps adds no night.
     #[must_use]
     pub fn worked_ms(&self, now: Timestamp) -> i64 {
-        let since = self.running_since.map_or(0, |since| now.as_ms().saturating_sub(since.as_ms()).max(0));
+        let since = self.running_since.map_or(0, |since| now.as_ms().saturating_sub(since.as_ms()).clamp(0, STEP_MS_MAX));
         self.active_ms.saturating_add(since)
     }
 }

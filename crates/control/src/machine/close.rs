@@ -82,6 +82,13 @@ pub(super) fn performed(draft: &mut Draft, observations: Vec<Observation>) -> Re
         return Err(Refusal::OutOfOrder);
     }
     let seen = |action: &Action| observations.iter().any(|observation| observation.operation_id == action.operation_id);
+    let planned = |observation: &Observation| {
+        let actions = draft.cycle.as_ref().map_or(&[][..], |cycle| cycle.actions());
+        actions.iter().any(|action| action.is_to_do() && action.operation_id == observation.operation_id)
+    };
+    if !observations.iter().all(planned) {
+        return Err(Refusal::Stale);
+    }
     let complete = draft.cycle.as_ref().is_some_and(|cycle| cycle.actions().iter().filter(|a| a.is_to_do()).all(seen));
     if !complete {
         return Err(Refusal::Stale);

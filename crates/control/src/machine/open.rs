@@ -1,6 +1,7 @@
 //! Point A: a cycle is opened on a fresh look at the world, or there is a reason not to.
 
 use domain::code::ErrorCode;
+use domain::limits::PARKED_MAX;
 use domain::plant::{self, Bug};
 use domain::records::budget::Amounts;
 use domain::records::wrappers::SchemaVersion;
@@ -45,10 +46,6 @@ fn look(draft: &mut Draft, facts: &Facts<'_>) -> Result<(), Refusal> {
         return held.apply(draft);
     }
     resume(draft);
-    if let Some(code) = bound_reached(draft, facts) {
-        draft.end(RunStatus::Failed, Some(code));
-        return Ok(());
-    }
     let (number, attempt) = match draft.run.phase {
         Phase::Asked => {
             // The ask was lost: what was set aside for it counts as spent.
@@ -70,7 +67,11 @@ fn look(draft: &mut Draft, facts: &Facts<'_>) -> Result<(), Refusal> {
         return held.apply(draft);
     }
     if !own.is_empty() {
-        controller_cycle(draft, facts, (number, attempt), reserved, own);
+        if draft.run.cycle >= cycles_max(facts) {
+            draft.end(RunStatus::Failed, Some(ErrorCode::IterationLimit));
+        } else {
+            controller_cycle(draft, facts, (number, attempt), reserved, own);
+        }
         return Ok(());
     }
     if nothing_to_do(draft, facts) {
@@ -83,6 +84,10 @@ fn look(draft: &mut Draft, facts: &Facts<'_>) -> Result<(), Refusal> {
         } else {
             draft.rest(WaitReason::People, None);
         }
+        return Ok(());
+    }
+    if let Some(code) = bound_reached(draft, facts, attempt) {
+        draft.end(RunStatus::Failed, Some(code));
         return Ok(());
     }
     if let Some(held) = held_back(draft, facts, facts.manifest.reservation) {
@@ -156,9 +161,16 @@ fn resume(draft: &mut Draft) {
     draft.label(LoopState::Planning);
 }
 
-fn bound_reached(draft: &Draft, facts: &Facts<'_>) -> Option<ErrorCode> {
+/// LIMIT: cycles of a run, those of the controller's own included: each ask can lead to one of them, and each question that was parked.
+fn cycles_max(facts: &Facts<'_>) -> u32 {
+    facts.manifest.bounds.max_iterations.saturating_mul(2).saturating_add(u32::try_from(PARKED_MAX).unwrap_or(u32::MAX))
+}
+
+/// Asking is what is bounded: whoever has nothing left to ask may end well, and what a person approved is carried out.
+fn bound_reached(draft: &Draft, facts: &Facts<'_>, attempt: u32) -> Option<ErrorCode> {
     let bounds = &facts.manifest.bounds;
-    if draft.run.phase == Phase::Between && draft.run.cycle >= bounds.max_iterations {
+    let asked_enough = attempt == 1 && draft.run.asks >= bounds.max_iterations;
+    if asked_enough || draft.run.cycle >= cycles_max(facts) {
         return Some(ErrorCode::IterationLimit);
     }
     if draft.run.worked_ms(clock(draft.now)) >= i64::from(bounds.max_wall_ms) {

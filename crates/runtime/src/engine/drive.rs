@@ -264,10 +264,11 @@ impl House {
         Ok(decision.verdict != policy::Verdict::Allow && decision.code != Some(ErrorCode::BudgetExceeded))
     }
 
-    /// Whether another run of the agent holds the lease in this life.
+    /// Whether another run of the agent is at work. A lease goes with its run, so one that an earlier life left behind belongs to a run
+    /// that has to be gone on with first; being void only lets that run take it again.
     fn is_busy(&self, run: &Run) -> Result<bool> {
         let lease: Option<Held<Lease>> = self.held(Domain::Agent, &lease_id(run))?;
-        Ok(lease.is_some_and(|held| held.record.incarnation == self.incarnation && held.record.run_id != run.id()))
+        Ok(lease.is_some_and(|held| held.record.run_id != run.id()))
     }
 
     pub(crate) fn newest_cycle(&self, run: &Run) -> Result<Option<Cycle>> {
