@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use domain::code::ErrorCode;
 use domain::id::{ManifestId, RunId, TaskId};
 use domain::key::Point;
+use domain::plant::{self, Bug};
 use domain::records::task::Task;
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -243,6 +244,8 @@ impl<'a> Input<'a> {
         let closed = self.cycle.and_then(|cycle| cycle.closed.as_ref());
         let built = match self.kind {
             EventName::Opened => facts().map(Event::Open),
+            // The mistake asks again, and in a replay nobody answers.
+            EventName::Answered if plant::is(Bug::ReplayAsksModel) => Some(Event::AskFailed { ask, code: ErrorCode::LlmTimeout }),
             EventName::Answered => facts().zip(decided).and_then(|(facts, decided)| {
                 let decoded = decided.decoded.clone().ok_or_else(|| decided.faults.clone());
                 Some(Event::Answered { facts, ask, reply: decided.reply.clone()?, decoded })
