@@ -2,6 +2,7 @@
 //! when it is at rest.
 
 pub mod effect;
+pub mod flight;
 pub mod promises;
 pub mod rest;
 pub mod runs;

@@ -23,19 +23,19 @@ impl Draw {
         Self { state: mix(mix(seed) ^ mix(stream.wrapping_mul(0x1000_0000_01b3)) ^ event), drawn: 0 }
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn value(&mut self) -> u64 {
         self.drawn += 1;
         mix(self.state ^ mix(self.drawn))
     }
 
     /// A number below `bound`; 0 for an empty range.
     pub fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 { 0 } else { usize::try_from(self.next() % bound as u64).unwrap_or(0) }
+        if bound == 0 { 0 } else { usize::try_from(self.value() % bound as u64).unwrap_or(0) }
     }
 
     /// True in `per_mille` of a thousand cases.
     pub fn chance(&mut self, per_mille: u32) -> bool {
-        self.next() % 1_000 < u64::from(per_mille)
+        self.value() % 1_000 < u64::from(per_mille)
     }
 
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
@@ -49,9 +49,9 @@ mod tests {
 
     #[test]
     fn a_draw_depends_on_its_event_alone() {
-        let first: Vec<u64> = (0..4).map(|_| Draw::new(1, 2, 3).next()).collect();
+        let first: Vec<u64> = (0..4).map(|_| Draw::new(1, 2, 3).value()).collect();
         assert!(first.iter().all(|value| *value == first[0]));
-        assert_ne!(Draw::new(1, 2, 4).next(), first[0]);
-        assert_ne!(Draw::new(1, 3, 3).next(), first[0]);
+        assert_ne!(Draw::new(1, 2, 4).value(), first[0]);
+        assert_ne!(Draw::new(1, 3, 3).value(), first[0]);
     }
 }

@@ -1,5 +1,5 @@
 //! At the moment of an effect: S01 intent first, S04 versions, S07 decided, S08 approved for exactly this, S09 nothing after a stop, S10 nothing of a
-//! destroyed agent, D3 done only with its effects, and nothing of an earlier life.
+//! destroyed agent, D3 done only with its effects, S31 nothing of an earlier life, S33 one run of an agent at a time.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +19,7 @@ use domain::records::task::{RequiredEffect, Task, TaskStatus};
 use policy::{Act, Request, Verdict, authorize};
 use store::store::Snapshot;
 
+use crate::checkers::flight;
 use crate::ledger::{Ledger, Violation};
 use crate::place::{Stores, Watch, lock, store_of};
 
@@ -31,7 +32,14 @@ pub(crate) fn check(domain: Domain, stores: &Stores, watch: &Arc<Mutex<Watch>>, 
         versions(here.as_ref(), commit, &mut found);
         let mut watch = lock(watch);
         let incarnation = watch.incarnation;
-        earlier_life(commit, incarnation, &mut found);
+        let life = life(commit);
+        if let Some(epoch) = life.filter(|epoch| *epoch < incarnation) {
+            // What an earlier life still wants to write is fenced out.
+            found.push(Violation::new("S31 one life", format!("life {epoch} wrote while life {incarnation} was at work")));
+        }
+        if let (Domain::Agent, Some(epoch)) = (domain, life) {
+            found.extend(flight::leased(here.as_ref(), commit, epoch));
+        }
         if let (Domain::Journal, Actor::Agent(id)) = (domain, commit.actor) {
             planned(here.as_ref(), agent.as_ref(), commit, id, &mut watch.ledger, &mut found);
         }
@@ -55,15 +63,12 @@ fn versions(here: &dyn Snapshot, commit: &Commit, found: &mut Vec<Violation>) {
     }
 }
 
-/// What an earlier life still wants to write is fenced out.
-fn earlier_life(commit: &Commit, incarnation: u64, found: &mut Vec<Violation>) {
-    let of = commit.guards.iter().find_map(|guard| match guard {
+/// The life of the process that a commit comes from; a person's comes from none.
+fn life(commit: &Commit) -> Option<u64> {
+    commit.guards.iter().find_map(|guard| match guard {
         Guard::Fence { subject, epoch } if subject == INCARNATION => Some(*epoch),
         _ => None,
-    });
-    if let Some(epoch) = of.filter(|epoch| *epoch < incarnation) {
-        found.push(Violation::new("S31 one life", format!("life {epoch} wrote while life {incarnation} was at work")));
-    }
+    })
 }
 
 fn planned(

@@ -65,7 +65,7 @@ impl World {
                     if draw.chance(500) {
                         disk.kill();
                     } else {
-                        disk.crash_and_recover(mode(draw), draw.next());
+                        disk.crash_and_recover(mode(draw), draw.value());
                     }
                 }
                 self.restart()
@@ -135,16 +135,16 @@ impl World {
         match draw.below(3) {
             0 => {
                 self.fire("disk.sync_fails");
-                let first = disk.syncs() + 1 + draw.next() % 4;
+                let first = disk.syncs() + 1 + draw.value() % 4;
                 disk.fail_syncs(first..first + 1, mode(draw));
             }
             1 => {
                 self.fire("disk.full");
-                disk.fail_writes_with_full(disk.bytes() + draw.next() % 20_000);
+                disk.fail_writes_with_full(disk.bytes() + draw.value() % 20_000);
             }
             _ => {
                 self.fire("disk.power_cut");
-                disk.arm(disk.ops() + 1 + draw.next() % 40);
+                disk.arm(disk.ops() + 1 + draw.value() % 40);
             }
         }
         self.tell(|| "the disk is about to fail".to_owned());
@@ -167,7 +167,7 @@ impl World {
         let Some(row) = draw.pick(&rows) else { return };
         let Ok(Some(mut item)) = row.record::<PromptItem>() else { return };
         let Some(gated) = &mut item.gates else { return };
-        gated.arguments_hash = domain::hash::plain(&draw.next().to_le_bytes());
+        gated.arguments_hash = domain::hash::plain(&draw.value().to_le_bytes());
         let Ok(body) = item.to_body() else { return };
         let write = Write {
             spec: PromptItem::SPEC,

@@ -4,7 +4,7 @@ use runtime::engine::{Drive, Job, Progress};
 
 use super::faults::mode;
 use super::{Checked, World, shown};
-use crate::checkers::{promises, rest};
+use crate::checkers::{flight, promises, rest};
 use crate::ledger::Violation;
 use crate::place::lock;
 
@@ -22,7 +22,7 @@ impl World {
         if let Some(disk) = &self.disk {
             // Whatever is armed goes off now, or never.
             let mut draw = self.draw(8);
-            disk.crash_and_recover(mode(&mut draw), draw.next());
+            disk.crash_and_recover(mode(&mut draw), draw.value());
             self.restart()?;
         }
         for round in 0..400_u64 {
@@ -79,7 +79,7 @@ impl World {
         if let Some(violation) = promises::kept(&self.stores, &lock(&self.watch).ledger) {
             return Err(violation);
         }
-        if let Some(violation) = promises::sound(&self.stores) {
+        if let Some(violation) = promises::sound(&self.stores).or_else(|| flight::once(&self.stores)) {
             return Err(violation);
         }
         let watch = lock(&self.watch);

@@ -13,7 +13,7 @@ use runtime::engine::{Drive, Job, Progress};
 
 use super::faults::mode;
 use super::{Checked, Life, World, alive, house, shown};
-use crate::checkers::{promises, runs};
+use crate::checkers::{flight, promises, runs};
 use crate::ledger::Violation;
 use crate::place::{lock, store_of};
 use crate::profile::Family;
@@ -29,7 +29,7 @@ impl World {
                 && disk.is_dead()
             {
                 let mut draw = self.draw(6 + attempt);
-                disk.crash_and_recover(mode(&mut draw), draw.next());
+                disk.crash_and_recover(mode(&mut draw), draw.value());
             }
             match self.begin_life() {
                 Ok(()) => return promises::kept(&self.stores, &lock(&self.watch).ledger).map_or(Ok(()), Err),
@@ -144,6 +144,11 @@ impl World {
         self.note_trace(abstract_state ^ row.version);
         let before = self.seen.get(&id).map_or(0, |seen| seen.2);
         self.stats.cycles += u64::from(run.cycle.saturating_sub(before));
+        if self.seen.get(&id).is_none_or(|seen| seen.0 != run.status)
+            && let Some(violation) = flight::alone(snapshot.as_ref(), &run)
+        {
+            return Err(violation);
+        }
         runs::check(&mut self.seen, &run, cycle.as_ref(), row.version).map_or(Ok(()), Err)
     }
 }
