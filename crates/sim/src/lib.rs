@@ -13,10 +13,13 @@
 
 pub mod checkers;
 pub mod env;
+pub mod hunt;
 pub mod ledger;
 pub mod outside;
 pub mod people;
 pub mod place;
+#[cfg(feature = "planted")]
+pub mod plants;
 pub mod profile;
 pub mod rng;
 pub mod seeds;

@@ -2,26 +2,50 @@
 
 #![expect(clippy::print_stdout, reason = "the simulator's report is its product")]
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use domain::plant::Bug;
+use sim::hunt::{Bag, Hunt, hunt};
+use sim::ledger::Violation;
 use sim::profile::Family;
-use sim::rng::mix;
-use sim::seeds::{Outcome, run, run_twice, shrink};
+use sim::seeds::{run, shrink};
 use sim::stores::{Template, Tier};
-use sim::world::{Setup, Stats};
+use sim::world::Setup;
+
+const EXIT_BROKEN: u8 = 1;
+const EXIT_CANNOT_RUN: u8 = 2;
+
+/// LIMIT: a family is on in about two thirds of the seeds, and at its lowest rate it fires in every second world of 400 events; that it stays
+/// silent in so many is not chance.
+const SEEDS_UNTIL_ALL_FIRE: u64 = 200;
 
 /// Runs worlds around the real code and looks for broken promises.
 #[derive(Debug, Parser)]
-#[command(name = "sim")]
+#[command(name = "sim", args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    args: Args,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Plants every bug in turn, and fails if one is not found in time
+    Plants {
+        /// Minutes for each bug
+        #[arg(long, default_value_t = 10.0)]
+        minutes: f64,
+    },
+}
+
+#[derive(Debug, clap::Args)]
 struct Args {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds; without it and without --minutes, one
+    /// How many seeds; without it, --minutes and --machine-steps, one
     #[arg(long)]
     seeds: Option<u64>,
     /// Events of each world before it heals
@@ -51,39 +75,74 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let Some(families) = families(&args.faults) else {
-        println!("unknown family in `{}`; there are {}", args.faults, Family::ALL.map_names());
-        return ExitCode::from(2);
+    let cli = Cli::parse();
+    let code = match cli.command {
+        Some(Command::Plants { minutes }) => plants(minutes),
+        None => seeds(&cli.args),
     };
-    let tiers: &[Tier] = match args.tier.as_str() {
-        "memory" => &[Tier::Memory],
-        "disk" => &[Tier::FaultDisk],
-        "both" => &[Tier::Memory, Tier::FaultDisk],
-        other => {
-            println!("unknown tier `{other}`; there are memory, disk and both");
-            return ExitCode::from(2);
-        }
-    };
-    if let Err(message) = plant(args.plant.as_deref()) {
+    code.unwrap_or_else(|message| {
         println!("{message}");
-        return ExitCode::from(2);
+        ExitCode::from(EXIT_CANNOT_RUN)
+    })
+}
+
+/// Runs seeds until the time, the number or the first violation ends it.
+fn seeds(args: &Args) -> Result<ExitCode, String> {
+    let endless = args.minutes.is_some() || args.machine_steps.is_some();
+    let what = Hunt {
+        seed: args.seed,
+        seeds_max: args.seeds.unwrap_or(if endless { u64::MAX } else { 1 }),
+        steps: args.steps,
+        families: families(&args.faults)?,
+        tiers: tiers(&args.tier)?,
+        seconds_max: args.minutes.map(|minutes| minutes * 60.0),
+        machine_steps_max: args.machine_steps,
+        twice_every: args.twice_every,
+    };
+    plant(args.plant.as_deref())?;
+    let template = Template::make();
+    let bag = hunt(&what, &template);
+    if let Some((setup, violation)) = &bag.found {
+        println!(
+            "seed {} ({}, {} steps) breaks {}: {}",
+            setup.seed,
+            setup.tier.as_str(),
+            setup.steps,
+            violation.invariant,
+            violation.what
+        );
+        println!("found after {:.1} s, {} seeds, {} engine steps", bag.seconds, bag.seeds, bag.total.machine_steps);
+        tell(args, setup, violation, &template);
+        return Ok(ExitCode::from(if args.plant.is_some() { 0 } else { EXIT_BROKEN }));
     }
-    hunt(&args, &families, tiers)
-}
-
-trait Names {
-    fn map_names(&self) -> String;
-}
-
-impl Names for [Family] {
-    fn map_names(&self) -> String {
-        self.iter().map(|family| family.as_str()).collect::<Vec<_>>().join(", ")
+    report(&bag);
+    let silent: Vec<&str> = bag.never_fired(&what).map(Family::as_str).collect();
+    for family in &silent {
+        println!("  family `{family}` never fired");
     }
+    if args.plant.is_some() {
+        println!("the planted bug was not found");
+        return Ok(ExitCode::from(EXIT_BROKEN));
+    }
+    let is_failure = !silent.is_empty() && bag.seeds >= SEEDS_UNTIL_ALL_FIRE;
+    Ok(ExitCode::from(if is_failure { EXIT_BROKEN } else { 0 }))
 }
 
-fn families(list: &str) -> Option<Vec<Family>> {
-    list.split(',').filter(|name| !name.is_empty()).map(|name| Family::parse(name.trim())).collect()
+fn families(list: &str) -> Result<Vec<Family>, String> {
+    let one = |name: &str| {
+        let all = || Family::ALL.iter().map(|family| family.as_str()).collect::<Vec<_>>().join(", ");
+        Family::parse(name).ok_or_else(|| format!("unknown family `{name}`; there are {}", all()))
+    };
+    list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(one).collect()
+}
+
+fn tiers(name: &str) -> Result<Vec<Tier>, String> {
+    match name {
+        "memory" => Ok(vec![Tier::Memory]),
+        "disk" => Ok(vec![Tier::FaultDisk]),
+        "both" => Ok(vec![Tier::Memory, Tier::FaultDisk]),
+        other => Err(format!("unknown tier `{other}`; there are memory, disk and both")),
+    }
 }
 
 #[cfg(feature = "planted")]
@@ -106,94 +165,61 @@ fn bugs() -> String {
     Bug::ALL.iter().map(|bug| bug.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Runs seeds until the time, the number or the first violation ends it.
-fn hunt(args: &Args, families: &[Family], tiers: &[Tier]) -> ExitCode {
-    let started = Instant::now();
-    let deadline = args.minutes.map(|minutes| started + Duration::from_secs_f64(minutes * 60.0));
-    let endless = args.minutes.is_some() || args.machine_steps.is_some();
-    let seeds = args.seeds.unwrap_or(if endless { u64::MAX } else { 1 });
+/// The table of the planted bugs, as it stands in `docs/planted-bugs.md`.
+#[cfg(feature = "planted")]
+fn plants(minutes: f64) -> Result<ExitCode, String> {
     let template = Template::make();
-    let mut total = Stats::default();
-    let mut fired: BTreeMap<&'static str, u64> = BTreeMap::new();
-    for number in 0..seeds {
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline)
-            || args.machine_steps.is_some_and(|most| total.machine_steps >= most)
-        {
-            break;
-        }
-        let tier = tiers[usize::try_from(number).unwrap_or(0) % tiers.len()];
-        let setup = Setup {
-            seed: args.seed + number,
-            steps: args.steps,
-            tier,
-            families: families.to_vec(),
-            without: BTreeSet::new(),
-            tell: false,
+    let mut missed = 0;
+    println!("| bug | found by | tier | seed | seconds | engine steps |");
+    println!("|---|---|---|---|---|---|");
+    for bug in Bug::ALL {
+        let bag = sim::plants::seek(*bug, minutes * 60.0, &template);
+        let (by, seed) = match &bag.found {
+            Some((setup, violation)) => (violation.invariant, setup.seed.to_string()),
+            None => ("**not found**", format!("1–{}", bag.seeds)),
         };
-        let outcome = if number % args.twice_every == 0 { run_twice(&setup, &template) } else { run(&setup, &template) };
-        add(&mut total, &mut fired, &outcome);
-        if let Some(violation) = &outcome.violation {
-            println!("seed {} ({tier:?}, {} steps) breaks {}: {}", setup.seed, setup.steps, violation.invariant, violation.what);
-            println!(
-                "found after {:.1} s, {} seeds, {} engine steps",
-                started.elapsed().as_secs_f64(),
-                number + 1,
-                total.machine_steps
-            );
-            tell(args, &setup, &outcome, &template);
-            return ExitCode::from(if args.plant.is_some() { 0 } else { 1 });
-        }
+        missed += u32::from(bag.found.is_none());
+        let (tier, seconds, steps) = (sim::plants::tier(*bug).as_str(), bag.seconds, bag.total.machine_steps);
+        println!("| `{}` | {by} | {tier} | {seed} | {seconds:.1} | {steps} |", bug.as_str());
     }
-    report(&total, &fired, started, families);
-    if args.plant.is_some() {
-        println!("the planted bug was not found");
-        return ExitCode::from(1);
-    }
-    ExitCode::SUCCESS
+    Ok(ExitCode::from(if missed > 0 { EXIT_BROKEN } else { 0 }))
 }
 
-fn add(total: &mut Stats, fired: &mut BTreeMap<&'static str, u64>, outcome: &Outcome) {
-    let stats = &outcome.stats;
-    total.events += stats.events;
-    total.machine_steps += stats.machine_steps;
-    total.cycles += stats.cycles;
-    total.runs += stats.runs;
-    total.crashes += stats.crashes;
-    total.commits += stats.commits;
-    total.states.extend(&stats.states);
-    total.trace = mix(total.trace ^ stats.trace);
-    for (name, count) in &stats.fired {
-        *fired.entry(name).or_default() += count;
-    }
+#[cfg(not(feature = "planted"))]
+fn plants(_minutes: f64) -> Result<ExitCode, String> {
+    Err(format!("there are no planted bugs in this build; it takes `--features planted` (there are {})", bugs()))
 }
 
 /// The failing world made small, as a story.
-fn tell(args: &Args, setup: &Setup, outcome: &Outcome, template: &Template) {
-    let Some(violation) = &outcome.violation else { return };
-    if violation.invariant == "S32 determinism" || args.shrink_seconds == 0 {
-        return;
+fn tell(args: &Args, setup: &Setup, violation: &Violation, template: &Template) {
+    if violation.invariant != "S32 determinism" && args.shrink_seconds > 0 {
+        let small = shrink(setup, violation, template, args.shrink_seconds);
+        let told = run(&Setup { tell: true, ..small.clone() }, template);
+        let happened = small.steps - small.without.iter().filter(|event| **event <= small.steps).count() as u64;
+        println!("\nthe same in {happened} events:");
+        for line in &told.story {
+            println!("  {line}");
+        }
+        if let Some(violation) = told.violation {
+            println!("  → {}: {}", violation.invariant, violation.what);
+        }
     }
-    let small = shrink(setup, violation, template, args.shrink_seconds);
-    let told = run(&Setup { tell: true, ..small.clone() }, template);
-    let happened = small.steps - small.without.iter().filter(|event| **event <= small.steps).count() as u64;
-    println!("\nthe same in {happened} events:");
-    for line in &told.story {
-        println!("  {line}");
-    }
-    if let Some(violation) = told.violation {
-        println!("  → {}: {}", violation.invariant, violation.what);
-    }
+    let planted = args.plant.as_ref().map(|bug| format!(" --plant {bug}")).unwrap_or_default();
     println!(
-        "\nagain: cargo xtask sim --seed {} --steps {} --faults {} --tier {}",
-        setup.seed, setup.steps, args.faults, args.tier
+        "\nagain: cargo xtask sim --seed {} --steps {} --faults {} --tier {}{planted}",
+        setup.seed,
+        setup.steps,
+        args.faults,
+        setup.tier.as_str()
     );
 }
 
-fn report(total: &Stats, fired: &BTreeMap<&'static str, u64>, started: Instant, families: &[Family]) {
-    let seconds = started.elapsed().as_secs_f64();
+fn report(bag: &Bag) {
+    let total = &bag.total;
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-    let rate = |count: u64| count as f64 / seconds;
-    println!("no violation in {seconds:.1} s");
+    let rate = |count: u64| count as f64 / bag.seconds;
+    println!("no violation in {:.1} s", bag.seconds);
+    println!("  seeds          {:>12}", bag.seeds);
     println!("  events         {:>12}  {:>10.0}/s", total.events, rate(total.events));
     println!("  engine steps   {:>12}  {:>10.0}/s", total.machine_steps, rate(total.machine_steps));
     println!("  cycles         {:>12}  {:>10.0}/s", total.cycles, rate(total.cycles));
@@ -203,13 +229,7 @@ fn report(total: &Stats, fired: &BTreeMap<&'static str, u64>, started: Instant, 
     println!("  distinct states{:>12}", total.states.len());
     println!("  trace          {:016x}", total.trace);
     println!("faults fired:");
-    for (name, count) in fired {
+    for (name, count) in &total.fired {
         println!("  {name:<32}{count:>10}");
-    }
-    for family in families {
-        let any = fired.keys().any(|name| name.starts_with(family.as_str()));
-        if !any {
-            println!("  family `{}` never fired", family.as_str());
-        }
     }
 }

@@ -87,3 +87,41 @@ impl Profile {
         Self { rates: [0; Family::ALL.len()], ..self.clone() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_draws_its_profile_from_itself_and_only_from_what_is_allowed() {
+        assert_eq!(Profile::swarm(7, Family::ALL), Profile::swarm(7, Family::ALL));
+        for seed in 0..200 {
+            let profile = Profile::swarm(seed, &[Family::Crash, Family::Time]);
+            let on = Family::ALL.iter().copied().filter(|family| profile.rate(*family) > 0);
+            assert!(on.clone().all(|family| [Family::Crash, Family::Time].contains(&family)), "seed {seed}");
+            assert!((1..=3).contains(&profile.agents), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn forbidding_a_family_leaves_the_others_as_they_were() {
+        let without_time: Vec<Family> = Family::ALL.iter().copied().filter(|family| *family != Family::Time).collect();
+        for seed in 0..200 {
+            let (all, fewer) = (Profile::swarm(seed, Family::ALL), Profile::swarm(seed, &without_time));
+            assert!(without_time.iter().all(|family| all.rate(*family) == fewer.rate(*family)), "seed {seed}");
+            assert_eq!((all.agents, all.reviewed), (fewer.agents, fewer.reviewed), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn over_many_seeds_every_family_is_on_and_off_at_every_rate() {
+        for family in Family::ALL {
+            let mut rates: Vec<u32> = (0..500).map(|seed| Profile::swarm(seed, Family::ALL).rate(*family)).collect();
+            rates.sort_unstable();
+            rates.dedup();
+            assert_eq!(rates, [0, 2, 5, 12, 30, 80, 150], "{family:?}");
+            assert_eq!(Profile::swarm(1, Family::ALL).calm().rate(*family), 0);
+            assert_eq!(Family::parse(family.as_str()), Some(*family));
+        }
+    }
+}

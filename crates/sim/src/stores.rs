@@ -19,6 +19,16 @@ pub enum Tier {
     FaultDisk,
 }
 
+impl Tier {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::FaultDisk => "disk",
+        }
+    }
+}
+
 fn host() -> HostId {
     HostId::from_raw(RawId::from_bytes([1; 16]))
 }

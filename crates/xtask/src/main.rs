@@ -1,11 +1,11 @@
 //! `cargo xtask`: the project's own chores, so that no rule lives only in a document.
 //!
-//! Owns: the checks of `tidy` and the texts of the `clippy.toml` files.
+//! Owns: the checks of `tidy` and the texts of the `clippy.toml` files, and how the simulator is built and started.
 //! Must not know: what the product does. It reads sources and documents as text and asks cargo for the
 //! crates; it links none of them.
 //!
 //! Start at [`tidy::run`]. Exit codes: 0 when there is nothing to say, 1 when a rule is broken, 2 when the
-//! command line is wrong or the project cannot be read.
+//! command line is wrong or the project cannot be read. `sim` ends with the simulator's own.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -22,9 +22,12 @@ const HELP: &str = "\
 the project's chores
 
 Usage: cargo xtask tidy [--root DIR] [--fix]
+       cargo xtask sim [OPTIONS]
+       cargo xtask sim plants [--minutes K]
 
 Commands:
   tidy    check the rules that neither the compiler nor clippy can check
+  sim     run the simulator, built for speed with every assertion on; `cargo xtask sim --help` lists its options
 
 Options of tidy:
   --root DIR    check the project in DIR instead of the current one
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Command::Tidy(options)) => run_tidy(&options),
+        Ok(Command::Sim(args)) => run_sim(&args),
         Err(error) => {
             eprintln!("error: {error}");
             eprintln!("hint: `cargo xtask --help` lists what there is");
@@ -82,10 +86,24 @@ fn run_tidy(options: &tidy::Options) -> ExitCode {
     }
 }
 
+/// Hands everything on to the simulator, a build of its own: as fast as a release, with assertions and with the planted bugs.
+fn run_sim(args: &[OsString]) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let build = ["run", "--quiet", "--profile", "sim", "--package", "sim", "--features", "planted", "--"];
+    match std::process::Command::new(cargo).args(build).args(args).status() {
+        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_CANNOT_RUN)),
+        Err(error) => {
+            eprintln!("error: cargo does not start: {error}");
+            ExitCode::from(EXIT_CANNOT_RUN)
+        }
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum Command {
     Help,
     Tidy(tidy::Options),
+    Sim(Vec<OsString>),
 }
 
 /// What can be wrong with the command line itself.
@@ -105,6 +123,8 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Command, UsageError
     let command = args.next().ok_or(UsageError::CommandMissing)?;
     match command.to_str() {
         Some("tidy") => parse_tidy(args),
+        // Its options are its own, `--help` too.
+        Some("sim") => Ok(Command::Sim(args.collect())),
         Some("help" | "-h" | "--help") => Ok(Command::Help),
         _ => Err(UsageError::CommandUnknown(shown(&command))),
     }
@@ -143,6 +163,8 @@ mod tests {
         let tidy = |root: &str, fix| Ok(Command::Tidy(tidy::Options { root: root.into(), fix }));
         check("tidy", &tidy(".", false));
         check("tidy --fix --root elsewhere", &tidy("elsewhere", true));
+        check("sim", &Ok(Command::Sim(Vec::new())));
+        check("sim plants --help", &Ok(Command::Sim(vec!["plants".into(), "--help".into()])));
         check("--help", &Ok(Command::Help));
         check("tidy --help", &Ok(Command::Help));
         check("", &Err(UsageError::CommandMissing));
