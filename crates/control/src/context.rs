@@ -54,7 +54,7 @@ pub fn assemble(manifest: &Manifest, run: &Run, board: &Board, faults: &[Fault])
     let mut sections = vec![
         section("rules", manifest.prompt.clone()),
         section("campaign", campaign(manifest, board)),
-        section("current_task", current_task(board)),
+        section("current_task", current_task(run, board)),
         section("tasks", tasks(board)),
         section("artifacts", artifacts(board)),
         section("recent", recent(run)),
@@ -92,9 +92,10 @@ fn campaign(manifest: &Manifest, board: &Board) -> String {
     json!({ "workspace": manifest.workspace, "agent": manifest.agent, "tasks": counts }).to_string()
 }
 
-fn current_task(board: &Board) -> String {
-    let current = board.tasks.iter().find(|fact| fact.task.status == TaskStatus::InProgress);
-    current.map_or_else(|| "null".to_owned(), detailed)
+/// The task that this run has chosen. What another run has in progress is listed among the tasks, and may be chosen.
+fn current_task(run: &Run, board: &Board) -> String {
+    let chosen = run.task_id.and_then(|id| board.task(&id));
+    chosen.filter(|fact| fact.task.status == TaskStatus::InProgress).map_or_else(|| "null".to_owned(), detailed)
 }
 
 fn tasks(board: &Board) -> String {

@@ -77,7 +77,11 @@ fn message(
 /// What a person is asked to approve, in words.
 pub(crate) fn preview(action: &Action) -> String {
     let text = match &action.effect {
-        Effect::Journal { writes, .. } => writes.iter().map(line).collect::<Vec<_>>().join("\n"),
+        // What follows from it comes first: a long content must not hide it.
+        Effect::Journal { writes, .. } => {
+            let (content, rest): (Vec<_>, Vec<_>) = writes.iter().partition(|write| write.kind == Artifact::SPEC.kind);
+            rest.into_iter().chain(content).map(line).collect::<Vec<_>>().join("\n")
+        }
         Effect::Outside { service, parameters, .. } => {
             format!("call `{service}` with {}", serde_json::Value::Object(parameters.clone()))
         }

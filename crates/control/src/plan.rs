@@ -179,7 +179,8 @@ impl Draft {
                     let write = task_write(ground, fact, TaskStatus::InProgress);
                     Ok(Effect::Journal { writes: vec![write], evidence: Vec::new() })
                 }
-                _ => Err((ErrorCode::TaskNotEligible, "the task is in progress already")),
+                // Somebody has begun with it: this run goes on with it, and nothing is to be written.
+                _ => Ok(Effect::Nothing),
             },
             Proposal::PersistArtifact { artifact_type, artifact_key, content, .. } => {
                 let artifact = artifact(artifact_type, artifact_key.clone(), content.clone());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use domain::catalogue;
 use domain::hash::{Hash, Salt};
-use domain::id::{AgentId, ManifestId, MessageId, PromptItemId, RawId, RunId, WakeId, WorkspaceId};
+use domain::id::{AgentId, ManifestId, MessageId, PromptItemId, RawId, RunId, TaskId, WakeId, WorkspaceId};
 use domain::key::RunKey;
 use domain::named_enum;
 use domain::record::{Record, Spec};
@@ -151,6 +151,9 @@ pub struct Run {
     /// Contents that a person has denied.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub denied: BTreeSet<Hash>,
+    /// The task that this run has chosen last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recent: Vec<Recent>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -245,6 +248,7 @@ impl Run {
             reserved: None,
             parked: Vec::new(),
             denied: BTreeSet::new(),
+            task_id: None,
             recent: Vec::new(),
             last_message: None,
             looked: None,

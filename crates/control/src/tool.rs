@@ -24,12 +24,15 @@ const fn tool(name: &'static str, class: &'static str, capability: Capability, r
 /// Every tool of the house.
 pub const OURS: [Tool; 6] = [
     Tool { mutates: true, ..tool("create_task", "task", Capability::TaskWrite, Risk::Low) },
-    tool("select_next_task", "task", Capability::TaskWrite, Risk::Low),
+    tool(SELECT_NEXT_TASK, "task", Capability::TaskWrite, Risk::Low),
     tool(COMPLETE_TASK, "task", Capability::TaskWrite, Risk::Low),
     Tool { mutates: true, keeps_data: true, ..tool("persist_artifact", "artifact", Capability::ArtifactWrite, Risk::Medium) },
     Tool { mutates: true, keeps_data: true, ..tool("generate_message", "artifact", Capability::ArtifactWrite, Risk::Medium) },
     tool("request_user_input", "question", Capability::Ask, Risk::Low),
 ];
+
+/// Chooses the task that the run works on.
+pub const SELECT_NEXT_TASK: &str = "select_next_task";
 
 /// The controller's own: a task whose required effects are there is done.
 pub const COMPLETE_TASK: &str = "complete_task";

@@ -20,7 +20,7 @@ pub fn effects(action: &Action, seen: &Seen) -> Verified {
                     record.is_some_and(|record| record.version == write.expected_version + 1 && record.body_hash == write.body_hash)
                 })
         }
-        (Effect::Outside { .. }, Seen::Acknowledged) => true,
+        (Effect::Outside { .. } | Effect::Nothing, Seen::Acknowledged) => true,
         _ => false,
     };
     if holds { Verified::Holds } else { Verified::Differs }

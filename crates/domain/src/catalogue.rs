@@ -167,6 +167,8 @@ catalogue! {
     };
     prompt::PromptResponse => Spec {
         kind: "prompt_response", table: "agent_prompt_responses", prefix: "answer", domains: &[Domain::Agent], immutable: true,
+        // Authority does not travel unsigned.
+        class: Class::Local,
         ..Spec::DEFAULT
     };
     budget::BudgetLimit => Spec {

@@ -14,7 +14,7 @@ mod recording;
 pub(crate) mod wakes;
 
 pub use drive::{Drive, Progress, Rest};
-pub(crate) use facts::{agent_fence, budget, task_fact};
+pub(crate) use facts::{agent_fence, budget, gate, task_fact};
 pub use jobs::Job;
 pub use outside::{Answer, Call, CallResult, Outgoing, Outside, Scripted};
 pub use recording::Recall;

@@ -18,7 +18,7 @@ use domain::records::workspace::{Workspace, WorkspaceKind, WorkspaceState};
 use domain::time::Timestamp;
 use store::Committer;
 use store::env::Env;
-use store::store::{Page, Row, Scan, Snapshot};
+use store::store::{Page, Reader, Row, Scan, Snapshot};
 
 use crate::{Error, Result};
 
@@ -96,6 +96,14 @@ impl House {
         }
     }
 
+    /// Opens snapshots of a domain. One snapshot for several reads is cheaper than one each.
+    ///
+    /// INVARIANT: whoever holds a snapshot opens no second one of the same domain. The pool is bounded, and threads that each hold one
+    /// and wait for another would wait for ever.
+    pub(crate) fn reader(&self, domain: Domain) -> Arc<dyn Reader> {
+        self.reading(domain).reader()
+    }
+
     /// Reads one moment of a domain.
     pub fn read<T>(&self, domain: Domain, read: impl FnOnce(&dyn Snapshot) -> Result<T>) -> Result<T> {
         let reader = self.reading(domain).reader();
@@ -129,6 +137,11 @@ impl House {
         let request = canonical(request)?;
         let commit = Commit { operation_id, request, actor, cause: Cause::default(), guards, writes, witnesses: Vec::new() };
         Ok(self.place(domain).commit(commit)?)
+    }
+
+    /// What a stop has raised in this process, also where it could not be written.
+    pub(crate) fn fenced_in_memory(&self, subject: &str) -> u64 {
+        Domain::ALL.iter().map(|domain| self.reading(*domain).fenced_in_memory(subject)).max().unwrap_or(0)
     }
 
     /// The other domain's durable heads, to be written down with a commit. They are read beside the writer: what a reader sees is
@@ -175,6 +188,11 @@ impl House {
 
 pub(crate) fn canonical(request: &serde_json::Value) -> Result<String> {
     domain::json::write(request).map_err(|error| Error::new(ErrorCode::InvalidArgument, error.to_string()))
+}
+
+/// A live record of a snapshot with its version.
+pub(crate) fn get<R: Record>(snapshot: &dyn Snapshot, id: &RawId) -> Result<Option<Held<R>>> {
+    snapshot.get(R::SPEC, id)?.map(|row| held(&row)).transpose().map(Option::flatten)
 }
 
 pub(crate) fn held<R: Record>(row: &Row) -> Result<Option<Held<R>>> {

@@ -20,6 +20,8 @@ pub struct Ledger {
     /// Stops in force, as people were told.
     pub stopped: BTreeSet<SwitchSubject>,
     pub destroyed: BTreeSet<AgentId>,
+    /// Agents that people were told are paused.
+    pub paused: BTreeSet<AgentId>,
     /// What people approved: the question and the bytes that it showed.
     pub approved: BTreeMap<PromptItemId, Hash>,
     /// Approvals that were used, by the operation they let through.

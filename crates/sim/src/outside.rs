@@ -2,16 +2,19 @@
 
 use std::sync::{Arc, Mutex};
 
+use control::cycle::Cycle;
 use control::manifest::Manifest;
 use control::run::{Phase, Run};
 use domain::causality::Domain;
 use domain::code::ErrorCode;
-use domain::id::{RawId, TaskId};
+use domain::id::{AgentId, RawId, TaskId};
 use domain::record::Record;
 use domain::records::budget::Amounts;
+use domain::records::slug::Slug;
 use domain::records::switch::SwitchSubject;
 use runtime::engine::{Answer, Call, CallResult, Outgoing, Outside};
 use serde_json::{Value, json};
+use store::store::{Scan, Snapshot};
 
 use crate::ledger::Violation;
 use crate::place::{Stores, Watch, lock, store_of};
@@ -97,6 +100,7 @@ impl Outside for World {
     }
 
     fn call(&mut self, call: &Call) -> CallResult {
+        self.check_call(call);
         let mut draw = self.draw();
         let honours_keys = SERVICES.iter().any(|(name, honours)| *name == call.service && *honours);
         let bad = draw.chance(self.service_rate);
@@ -124,6 +128,42 @@ impl Outside for World {
 }
 
 impl World {
+    /// S01, S09 and S10 for what leaves the process: its plan is durable, and nobody was told that this stands still.
+    fn check_call(&self, call: &Call) {
+        let reader = lock(store_of(&self.stores, Domain::Agent)).reader();
+        let Ok(snapshot) = reader.read() else { return };
+        let planned = self.planned(snapshot.as_ref(), call);
+        let mut watch = lock(&self.watch);
+        let Some(agent) = planned else {
+            let what = format!("{} was called for {} without a durable plan", call.service, call.operation_id);
+            watch.violations.push(Violation::new("S01 intent", what));
+            return;
+        };
+        let mail = SwitchSubject::Tools(Slug::parse("mail").expect("a plain word"));
+        let subjects = [SwitchSubject::Everything, SwitchSubject::Agent(agent), mail];
+        if let Some(subject) = subjects.iter().find(|subject| watch.ledger.stopped.contains(*subject)) {
+            let what = format!("{} was called after a stop of {subject}", call.service);
+            watch.violations.push(Violation::new("S09 stopped", what));
+        }
+        if watch.ledger.destroyed.contains(&agent) || watch.ledger.paused.contains(&agent) {
+            let what = format!("{} was called for an agent that is paused or destroyed", call.service);
+            watch.violations.push(Violation::new("S10 destroyed", what));
+        }
+    }
+
+    /// The agent of the run whose newest cycle plans this call.
+    fn planned(&self, snapshot: &dyn Snapshot, call: &Call) -> Option<AgentId> {
+        let mut scan = Scan::new(Run::SPEC, "by_status");
+        scan.prefix = vec![domain::record::Value::from("running")];
+        let rows = snapshot.scan(&scan).ok()?.rows;
+        rows.iter().filter_map(|row| row.record::<Run>().ok().flatten()).find_map(|run| {
+            let cycle = snapshot.get(Cycle::SPEC, &Cycle::id_of(&run.id(), run.cycle).raw()).ok().flatten()?;
+            let cycle: Cycle = cycle.record().ok().flatten()?;
+            let plans = |action: &control::action::Action| action.is_to_do() && action.operation_id == call.operation_id;
+            (run.phase == Phase::Planned && cycle.actions().iter().any(plans)).then_some(run.agent_id)
+        })
+    }
+
     fn bad(&mut self, draw: &mut Draw, ask: &Outgoing) -> String {
         let proposal = good(draw, ask);
         let invented = TaskId::from_raw(RawId::from_bytes([u8::try_from(draw.below(250)).unwrap_or(0); 16]));

@@ -241,7 +241,9 @@ impl Person<'_> {
         match deed {
             Deed::Pause => {
                 self.fire("people.pauses");
-                self.house.pause_agent(agent, &key).ok();
+                if self.house.pause_agent(agent, &key).is_ok() {
+                    lock(&self.watch).ledger.paused.insert(agent);
+                }
             }
             Deed::Destroy if self.draw.chance(100) => {
                 self.fire("people.destroys");
@@ -251,6 +253,7 @@ impl Person<'_> {
             }
             _ => {
                 self.fire("people.resumes");
+                lock(&self.watch).ledger.paused.remove(&agent);
                 self.house.resume_agent(agent, &key).ok();
             }
         }
@@ -316,6 +319,7 @@ impl Person<'_> {
     pub fn resume_all(&mut self) {
         for agent in self.agents {
             let key = ClientKey::parse(&format!("{} resume {agent}", self.name)).expect("a short name");
+            lock(&self.watch).ledger.paused.remove(agent);
             self.house.resume_agent(*agent, &key).ok();
         }
     }

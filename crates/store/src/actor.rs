@@ -136,6 +136,12 @@ impl Writer {
         *known = epoch.max(*known);
     }
 
+    /// The epoch that [`Writer::fence`] has raised a subject to in this process; 0 if it has not.
+    #[must_use]
+    pub fn fenced_in_memory(&self, subject: &str) -> u64 {
+        lock(&self.fences).get(subject).copied().unwrap_or(0)
+    }
+
     fn ask<T>(&self, job: impl FnOnce(SyncSender<T>) -> Job) -> Option<T> {
         let (answer, wait) = sync_channel(1);
         self.jobs.send(job(answer)).ok()?;

@@ -18,6 +18,10 @@ pub trait Committer {
     /// Refuses guarded commits of the subject below this epoch from now on, until the process ends. Making it durable is a commit of
     /// its own; a bare store has no other caller to keep out until then.
     fn fence(&mut self, _subject: &str, _epoch: u64) {}
+    /// The epoch that a subject was raised to in memory, whether or not that is durable.
+    fn fenced_in_memory(&self, _subject: &str) -> u64 {
+        0
+    }
 }
 
 impl Committer for Writer {
@@ -39,6 +43,10 @@ impl Committer for Writer {
 
     fn fence(&mut self, subject: &str, epoch: u64) {
         Self::fence(self, subject, epoch);
+    }
+
+    fn fenced_in_memory(&self, subject: &str) -> u64 {
+        Self::fenced_in_memory(self, subject)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::machine::{Draft, Facts, Next, Refusal, Wish};
 use crate::message;
 use crate::proposal::Proposal;
 use crate::run::{Parked, Phase, Recent, RunStatus, WaitReason};
+use crate::tool;
 use crate::verify::{self, Verified};
 
 /// LIMIT: answers in a row that do not decode: the first and two repairs.
@@ -141,6 +142,9 @@ fn judge(draft: &mut Draft, observations: &[Observation]) -> bool {
                 }
             },
         };
+        if state == ActionState::Done && action.tool == tool::SELECT_NEXT_TASK {
+            draft.run.task_id = action.task_id;
+        }
         draft.run.operations += u32::from(state == ActionState::Done);
         (action.state, action.code) = (state, code);
         forget_bodies(action);

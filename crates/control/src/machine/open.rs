@@ -4,6 +4,7 @@ use domain::code::ErrorCode;
 use domain::limits::PARKED_MAX;
 use domain::plant::{self, Bug};
 use domain::records::budget::Amounts;
+use domain::records::task::TaskStatus;
 use domain::records::wrappers::SchemaVersion;
 use domain::time::Timestamp;
 use policy::{Act, Approval, Request, Verdict, authorize};
@@ -183,6 +184,12 @@ fn bound_reached(draft: &Draft, facts: &Facts<'_>, attempt: u32) -> Option<Error
 fn nothing_to_do(draft: &Draft, facts: &Facts<'_>) -> bool {
     if facts.board.total() == 0 {
         return !facts.manifest.tools.contains("create_task") || !draft.run.parked.is_empty();
+    }
+    let open = |status: TaskStatus| facts.board.counts.get(&status).copied().unwrap_or(0);
+    let listed = facts.board.tasks.iter().filter(|fact| fact.task.status != TaskStatus::Blocked).count() as u64;
+    if open(TaskStatus::Pending) + open(TaskStatus::InProgress) > listed {
+        // There are more than a cycle looks at: what lies beyond may be eligible.
+        return false;
     }
     let parked = |id| draft.run.parked.iter().any(|parked| parked.action.task_id == Some(id));
     !facts.board.tasks.iter().any(|fact| fact.is_eligible() && !parked(fact.id))

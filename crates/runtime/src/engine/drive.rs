@@ -1,24 +1,30 @@
 //! Driving one run: each call of [`House::advance`] does one thing that touches the world, and can be the last one before the end of it.
 
+use std::sync::Arc;
+
 use control::action::{Action, Observation, Seen};
 use control::board::Board;
-use control::cycle::{Cycle, Reply};
+use control::cycle::{Cycle, Gate, Reply};
 use control::dialect::{Decoded, Fault};
-use control::machine::{Ask, AskRef, BACKOFF_MS_MAX, Event, Next, Refusal, State, Step, Wish, day_of, step};
+use control::machine::{Ask, AskRef, BACKOFF_MS_MAX, Event, Facts, Next, Refusal, State, Step, Wish, day_of, step};
 use control::manifest::Manifest;
-use control::run::{Phase, Run, WaitReason};
+use control::run::{BEHAVIOUR_VERSION, Phase, Run, WaitReason};
 use domain::causality::Domain;
 use domain::code::ErrorCode;
-use domain::id::RunId;
+use domain::commit::Commit;
+use domain::id::{ManifestId, RunId};
 use domain::plant::{self, Bug};
+use domain::record::Record;
 use domain::records::budget::Amounts;
+use domain::records::fence::Fence;
 use domain::records::lease::{INCARNATION, Lease};
 use domain::time::Timestamp;
+use store::store::Snapshot;
 
-use crate::engine::facts::Loaded;
+use crate::engine::facts::{answers, gate, stands_still};
 use crate::engine::outside::{Answer, Outgoing, Outside};
 use crate::engine::point::{Context, due_at, lease_id};
-use crate::house::{Held, House};
+use crate::house::{Held, House, get, held};
 use crate::{Error, Result};
 
 /// LIMIT: times that a point is computed anew because rows changed under it. Each needs another writer; people are not that quick.
@@ -33,6 +39,8 @@ pub struct Drive {
     board: Option<Board>,
     /// The plan in the store was made by this life.
     own_plan: bool,
+    /// The state that this drive has written last, with its version: a row of the same version need not be read again.
+    known: Option<(u64, State)>,
     /// A point A in the same commit was refused: the next D goes alone.
     alone: bool,
     recomputed: u32,
@@ -84,7 +92,7 @@ pub enum Rest {
 impl Drive {
     #[must_use]
     pub fn new(run_id: RunId) -> Self {
-        Self { run_id, hand: Hand::Empty, board: None, own_plan: false, alone: false, recomputed: 0 }
+        Self { run_id, hand: Hand::Empty, board: None, own_plan: false, known: None, alone: false, recomputed: 0 }
     }
 
     /// A drive that brings an interrupted plan to its outcome and opens nothing new.
@@ -103,10 +111,40 @@ impl Drive {
         drive
     }
 
+    /// The run as the store has it, with its version. The version identifies a state, so one that this drive has written itself is known.
+    fn state(&mut self, agent: &dyn Snapshot) -> Result<Option<(State, u64)>> {
+        let Some(row) = agent.get(Run::SPEC, &self.run_id.raw())? else { return Ok(None) };
+        if let Some((version, state)) = self.known.as_ref().filter(|(version, _)| *version == row.version) {
+            return Ok(Some((state.clone(), *version)));
+        }
+        let Some(Held { record, version, .. }) = held::<Run>(&row)? else { return Ok(None) };
+        let cycle = newest_cycle(agent, &record)?;
+        Ok(Some((State { run: record, cycle }, version)))
+    }
+
     #[must_use]
     pub fn run_id(&self) -> RunId {
         self.run_id
     }
+}
+
+/// What a look at a run leads to. It is made on one snapshot, and acted on after that is gone.
+enum Look {
+    Rest(Progress),
+    /// The plan is durable and not carried out yet.
+    Plan {
+        run: Box<Run>,
+        actions: Vec<Action>,
+    },
+    Point(Box<Point>),
+}
+
+/// A commit with what follows once it is durable.
+struct Point {
+    commit: Commit,
+    taken: Step,
+    /// The board that a chained or opened ask was made on.
+    board: Option<Board>,
 }
 
 impl House {
@@ -116,82 +154,119 @@ impl House {
             let ask = ask.clone();
             return self.ask(drive, ask, outside);
         }
-        let Some(held) = self.held::<Run>(Domain::Agent, &drive.run_id.raw())? else {
-            return Err(Error::new(ErrorCode::RunNotFound, format!("there is no {}", drive.run_id)));
-        };
-        if held.record.status.is_terminal() {
-            return Ok(Progress::Rests(Rest::Ended));
-        }
-        if let Some(waiting) = held.record.waiting.as_ref().filter(|_| is_early(&held.record, self.now())) {
-            return Ok(Progress::Rests(Rest::Waits { reason: waiting.reason, until: waiting.until }));
-        }
-        if self.is_busy(&held.record)? {
-            return Ok(Progress::Rests(Rest::Busy));
-        }
-        let cycle = self.newest_cycle(&held.record)?;
-        if held.record.phase == Phase::Planned && !matches!(drive.hand, Hand::Observed(_)) {
-            let actions = cycle.as_ref().map(Cycle::actions).unwrap_or_default().to_vec();
-            return self.carry_out(drive, &held.record, &actions, outside);
-        }
-        // The machine's time does not go back inside a run, so the day whose budget is looked at does not either.
-        let now = self.now().max(held.record.updated_at);
-        let loaded = self.load(&held.record, outside, now)?;
-        let state = State { run: held.record.clone(), cycle };
-        match self.next_step(drive, &state, &loaded, now) {
-            Ok(taken) => self.settle(drive, &held, &state, &loaded, taken, outside),
-            Err(Refusal::Ended) => Ok(Progress::Rests(Rest::Ended)),
-            Err(Refusal::NotYet) => Ok(Progress::Rests(rest_of(&state.run))),
-            // A late answer, or one to an ask that somebody else has taken up again: it counts for nothing.
-            Err(Refusal::Stale | Refusal::OutOfOrder) => {
-                drive.hand = Hand::Empty;
-                Ok(Progress::Committed)
-            }
+        match self.look(drive, outside)? {
+            Look::Rest(progress) => Ok(progress),
+            Look::Plan { run, actions } => self.carry_out(drive, &run, &actions, outside),
+            Look::Point(point) => self.settle(drive, *point, outside),
         }
     }
 
-    fn next_step(&self, drive: &Drive, state: &State, loaded: &Loaded, now: Timestamp) -> std::result::Result<Step, Refusal> {
+    fn look(&mut self, drive: &mut Drive, outside: &dyn Outside) -> Result<Look> {
+        let reader = self.reader(Domain::Agent);
+        let agent = reader.read()?;
+        let agent = agent.as_ref();
+        let Some((state, version)) = drive.state(agent)? else {
+            return Err(Error::new(ErrorCode::RunNotFound, format!("there is no {}", drive.run_id)));
+        };
+        let run = &state.run;
+        if run.status.is_terminal() {
+            return Ok(Look::Rest(Progress::Rests(Rest::Ended)));
+        }
+        if is_early(run, self.now()) {
+            return Ok(Look::Rest(Progress::Rests(rest_of(run))));
+        }
+        if is_busy(agent, run)? {
+            return Ok(Look::Rest(Progress::Rests(Rest::Busy)));
+        }
+        if run.behaviour_version != BEHAVIOUR_VERSION {
+            let message = format!(
+                "{} was begun by behaviour version {}; this build has {BEHAVIOUR_VERSION}",
+                run.id(),
+                run.behaviour_version
+            );
+            return Err(Error::new(ErrorCode::SchemaNewer, message));
+        }
+        if run.phase == Phase::Planned && state.cycle.is_none() {
+            return Err(Error::new(ErrorCode::DatabaseDamaged, format!("the plan of {} is gone", run.id())));
+        }
+        if run.phase == Phase::Planned && !matches!(drive.hand, Hand::Observed(_)) {
+            let actions = state.cycle.as_ref().map(Cycle::actions).unwrap_or_default().to_vec();
+            return Ok(Look::Plan { run: Box::new(state.run), actions });
+        }
+        // The machine's time does not go back inside a run, so the day whose budget is looked at does not either.
+        let now = self.now().max(run.updated_at);
+        let manifest = self.manifest_in(agent, &run.manifest_id)?;
+        let gate = gate(agent, &run.agent_id, &run.workspace_id, &manifest, outside, now)?;
+        let mut known = Facing { agent, manifest, gate, board: None };
+        match self.next_step(drive, &state, &mut known, now) {
+            Ok(Ok(taken)) => {
+                let context = Context { version: Some(version), before: Some(&state.run), gate: Some(&known.gate) };
+                let commit = self.point(agent, &taken, &context)?;
+                Ok(Look::Point(Box::new(Point { commit, taken, board: known.board })))
+            }
+            Ok(Err(Refusal::Ended)) => Ok(Look::Rest(Progress::Rests(Rest::Ended))),
+            Ok(Err(Refusal::NotYet)) => Ok(Look::Rest(Progress::Rests(rest_of(&state.run)))),
+            // A late answer, or one to an ask that somebody else has taken up again: it counts for nothing.
+            Ok(Err(Refusal::Stale | Refusal::OutOfOrder)) => {
+                drive.hand = Hand::Empty;
+                Ok(Look::Rest(Progress::Committed))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The step that follows, with the next cycle's opening if both go into one commit. The board is read only where a cycle is opened.
+    fn next_step(
+        &self,
+        drive: &Drive,
+        state: &State,
+        known: &mut Facing<'_>,
+        now: Timestamp,
+    ) -> Result<std::result::Result<Step, Refusal>> {
         let taken = match &drive.hand {
             Hand::Answer { ask, answered: Answered::Reply { reply, decoded } } => {
                 // The board is the one that was shown: what has changed since is found by its version.
-                let board = drive.board.as_ref().unwrap_or(&loaded.board);
-                let facts = control::machine::Facts { board, answers: &[], ..loaded.facts() };
-                let event = Event::Answered { facts, ask: *ask, reply: reply.clone(), decoded: decoded.clone() };
-                step(state, event, now)?
+                let shown = match &drive.board {
+                    Some(board) => board.clone(),
+                    None => self.board_of(&state.run)?,
+                };
+                let facts = Facts { manifest: &known.manifest, gate: &known.gate, board: &shown, answers: &[] };
+                step(state, Event::Answered { facts, ask: *ask, reply: reply.clone(), decoded: decoded.clone() }, now)
             }
-            Hand::Answer { ask, answered: Answered::Failed(code) } => {
-                step(state, Event::AskFailed { ask: *ask, code: *code }, now)?
+            Hand::Answer { ask, answered: Answered::Failed(code) } => step(state, Event::AskFailed { ask: *ask, code: *code }, now),
+            Hand::Observed(observations) => step(state, Event::Performed { observations: observations.clone() }, now),
+            Hand::Empty | Hand::Ask(_) => {
+                let (board, answers) = (self.board_of(&state.run)?, answers(known.agent, &state.run)?);
+                let facts = Facts { manifest: &known.manifest, gate: &known.gate, board: &board, answers: &answers };
+                let taken = step(state, Event::Open(facts), now);
+                known.board = Some(board);
+                return Ok(taken);
             }
-            Hand::Observed(observations) => step(state, Event::Performed { observations: observations.clone() }, now)?,
-            Hand::Empty | Hand::Ask(_) => return step(state, Event::Open(loaded.facts()), now),
         };
-        if drive.alone || loaded.manifest.loop_delay_ms > 0 {
-            return Ok(taken);
-        }
-        // The next cycle sees the world as it will stand once this step is durable: the journal was read after the effects, and the
+        let taken = match taken {
+            Ok(taken) if taken.next == Next::Open && !drive.alone && known.manifest.loop_delay_ms == 0 => taken,
+            other => return Ok(other),
+        };
+        // The next cycle sees the world as it will stand once this step is durable: the journal is read after the effects, and the
         // day's usage is corrected by what this step settles.
-        let mut gate = loaded.gate.clone();
+        let mut gate = known.gate.clone();
         gate.world.used = gate.world.used.plus(settled(&taken, &day_of(now)));
-        let facts = control::machine::Facts { gate: &gate, ..loaded.facts() };
-        Ok(taken.then_open(facts, now))
+        // What this step itself has parked is not in the store yet, and nobody can have answered it.
+        let (board, answers) = (self.board_of(&state.run)?, answers(known.agent, &state.run)?);
+        let facts = Facts { manifest: &known.manifest, gate: &gate, board: &board, answers: &answers };
+        let taken = taken.then_open(facts, now);
+        known.board = Some(board);
+        Ok(Ok(taken))
     }
 
-    fn settle(
-        &mut self,
-        drive: &mut Drive,
-        held: &Held<Run>,
-        state: &State,
-        loaded: &Loaded,
-        taken: Step,
-        outside: &mut dyn Outside,
-    ) -> Result<Progress> {
-        let context = Context { version: Some(held.version), before: Some(&state.run), gate: Some(&loaded.gate) };
-        let commit = self.point(&taken, &context)?;
+    fn settle(&mut self, drive: &mut Drive, point: Point, outside: &mut dyn Outside) -> Result<Progress> {
+        let Point { commit, taken, board } = point;
         if plant::is(Bug::SkipIntent) && taken.next == Next::Perform {
             let actions = taken.state.cycle.as_ref().map(Cycle::actions).unwrap_or_default().to_vec();
             self.perform(&taken.state.run, &actions, false, outside)?;
         }
-        match self.place(Domain::Agent).commit(commit) {
-            Ok(_) => {}
+        let committed = match self.place(Domain::Agent).commit(commit) {
+            Ok(committed) => committed,
             Err(store::Error::Fenced { subject, epoch, current }) if subject == INCARNATION => {
                 return Err(store::Error::Fenced { subject, epoch, current }.into());
             }
@@ -207,30 +282,28 @@ impl House {
                 return Ok(Progress::Committed);
             }
             Err(error) => return Err(error.into()),
-        }
+        };
         drive.recomputed = 0;
         drive.alone = false;
         drive.hand = Hand::Empty;
         drive.own_plan = taken.next == Next::Perform;
         if let Next::Ask(ask) = taken.next {
-            drive.board = Some(loaded.board.clone());
+            drive.board = board;
             drive.hand = Hand::Ask(ask);
         }
+        let version = committed.writes.iter().find(|write| write.kind == Run::SPEC.kind).map(|write| write.version);
+        // After a repeat the row may be further on already.
+        drive.known = version.filter(|_| !committed.repeated).map(|version| (version, taken.state));
         Ok(Progress::Committed)
     }
 
     fn ask(&mut self, drive: &mut Drive, ask: Ask, outside: &mut dyn Outside) -> Result<Progress> {
-        let Some(held) = self.held::<Run>(Domain::Agent, &drive.run_id.raw())? else {
-            return Ok(Progress::Rests(Rest::Ended));
-        };
-        let manifest = self.manifest(&held.record.manifest_id)?;
-        let open = (held.record.phase, held.record.cycle, held.record.attempt) == (Phase::Asked, ask.cycle, ask.attempt);
-        let replaced = self.fence_epoch(Domain::Agent, INCARNATION)? > self.incarnation;
-        if !open || replaced || self.is_held_back(&held.record, &manifest, outside)? {
+        let Some(manifest_id) = self.may_leave(drive, &ask)? else {
             // Stopped or replaced between the point and the ask: nothing leaves. The next look finds out what is the case.
             drive.hand = Hand::Empty;
             return Ok(Progress::Committed);
-        }
+        };
+        let manifest = self.manifest(&manifest_id)?;
         let Ask { cycle, attempt, nth, sections, tokens_max } = ask;
         let started = self.now();
         let answer = outside.ask(&manifest, &Outgoing { run_id: drive.run_id, cycle, attempt, nth, sections, tokens_max });
@@ -249,32 +322,51 @@ impl House {
 
     fn carry_out(&mut self, drive: &mut Drive, run: &Run, actions: &[Action], outside: &mut dyn Outside) -> Result<Progress> {
         let recovered = !drive.own_plan;
+        // Whatever happens now, a second attempt may not be the first.
+        drive.own_plan = false;
         let observations = self.perform(run, actions, recovered, outside)?;
         drive.hand = Hand::Observed(observations);
         Ok(Progress::Performed)
     }
 
-    /// Whether a stop, a pause or the end of the agent came after the point that let an ask leave.
-    fn is_held_back(&self, run: &Run, manifest: &Manifest, outside: &dyn Outside) -> Result<bool> {
-        let gate = self.gate(&run.agent_id, &run.workspace_id, manifest, outside, self.now())?;
-        let act = policy::Act::Ask { model: manifest.model.name().to_owned() };
-        let request = policy::Request { agent: run.agent_id, act, reservation: Amounts::NONE, approval: None };
-        let decision = policy::authorize(&request, &gate.world);
-        // Its budget is reserved already.
-        Ok(decision.verdict != policy::Verdict::Allow && decision.code != Some(ErrorCode::BudgetExceeded))
-    }
-
-    /// Whether another run of the agent is at work. A lease goes with its run, so one that an earlier life left behind belongs to a run
-    /// that has to be gone on with first; being void only lets that run take it again.
-    fn is_busy(&self, run: &Run) -> Result<bool> {
-        let lease: Option<Held<Lease>> = self.held(Domain::Agent, &lease_id(run))?;
-        Ok(lease.is_some_and(|held| held.record.run_id != run.id()))
+    /// Looks once more before an ask leaves: it is still the open one, this life still is the one, and nobody has stopped the agent.
+    fn may_leave(&self, drive: &mut Drive, ask: &Ask) -> Result<Option<ManifestId>> {
+        let reader = self.reader(Domain::Agent);
+        let agent = reader.read()?;
+        let Some((state, _)) = drive.state(agent.as_ref())? else { return Ok(None) };
+        let run = &state.run;
+        let open = (run.phase, run.cycle, run.attempt) == (Phase::Asked, ask.cycle, ask.attempt);
+        let life = get::<Fence>(agent.as_ref(), &Fence::id_of(INCARNATION))?.map_or(0, |held| held.record.epoch);
+        let gate = state.cycle.as_ref().map(|cycle| &cycle.opened.gate);
+        let raised =
+            |(subject, epoch): (&String, &u64)| !subject.starts_with("switch/tools/") && self.fenced_in_memory(subject) > *epoch;
+        let raised = gate.is_some_and(|gate| gate.fences.iter().any(raised));
+        let leaves = open && life <= self.incarnation && !raised && !stands_still(agent.as_ref(), &run.agent_id)?;
+        Ok(leaves.then_some(run.manifest_id))
     }
 
     pub(crate) fn newest_cycle(&self, run: &Run) -> Result<Option<Cycle>> {
-        let id = Cycle::id_of(&run.id(), run.cycle);
-        Ok(self.held::<Cycle>(Domain::Agent, &id.raw())?.map(|held| held.record))
+        self.read(Domain::Agent, |snapshot| newest_cycle(snapshot, run))
     }
+}
+
+/// What a step is decided on beside the run itself.
+struct Facing<'a> {
+    agent: &'a dyn Snapshot,
+    manifest: Arc<Manifest>,
+    gate: Gate,
+    /// The board of the cycle that the step opened.
+    board: Option<Board>,
+}
+
+fn newest_cycle(agent: &dyn Snapshot, run: &Run) -> Result<Option<Cycle>> {
+    Ok(get::<Cycle>(agent, &Cycle::id_of(&run.id(), run.cycle).raw())?.map(|held| held.record))
+}
+
+/// Whether another run of the agent is at work. A lease goes with its run, so one that an earlier life left behind belongs to a run
+/// that has to be gone on with first; being void only lets that run take it again.
+fn is_busy(agent: &dyn Snapshot, run: &Run) -> Result<bool> {
+    Ok(get::<Lease>(agent, &lease_id(run))?.is_some_and(|held| held.record.run_id != run.id()))
 }
 
 /// What a step changes in a day's usage.

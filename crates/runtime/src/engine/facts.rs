@@ -16,7 +16,7 @@ use domain::id::{AgentId, ArtifactId, ManifestId, PromptResponseId, TaskId, Work
 use domain::limits::{BOARD_ARTIFACTS_MAX, BOARD_TASKS_MAX};
 use domain::plant::{self, Bug};
 use domain::record::{Record, Value};
-use domain::records::agent::Agent;
+use domain::records::agent::{Agent, AgentLifecycle};
 use domain::records::artifact::Artifact;
 use domain::records::budget::{Amounts, BudgetLimit, BudgetUsage, SUMS};
 use domain::records::fence::Fence;
@@ -30,7 +30,7 @@ use policy::World;
 use store::store::{Direction, Scan, Snapshot};
 
 use crate::engine::outside::Outside;
-use crate::house::{Held, House, held};
+use crate::house::{Held, House, get, held};
 use crate::{Error, Result, switches};
 
 /// Everything that a point of a cycle is fed with.
@@ -54,20 +54,30 @@ pub(crate) fn agent_fence(agent: &AgentId) -> String {
 }
 
 impl House {
-    pub(crate) fn load(&mut self, run: &Run, outside: &dyn Outside, now: Timestamp) -> Result<Loaded> {
-        let manifest = self.manifest(&run.manifest_id)?;
-        let gate = self.gate(&run.agent_id, &run.workspace_id, &manifest, outside, now)?;
-        let board = self.read(Domain::Journal, |snapshot| board(snapshot, run.workspace_id))?;
-        let answers = self.read(Domain::Agent, |snapshot| answers(snapshot, run))?;
+    /// Everything at once. `agent` is a snapshot of the agent domain.
+    pub(crate) fn load(&mut self, agent: &dyn Snapshot, run: &Run, outside: &dyn Outside, now: Timestamp) -> Result<Loaded> {
+        let manifest = self.manifest_in(agent, &run.manifest_id)?;
+        let gate = gate(agent, &run.agent_id, &run.workspace_id, &manifest, outside, now)?;
+        let (board, answers) = (self.board_of(run)?, answers(agent, run)?);
         Ok(Loaded { manifest, gate, board, answers })
+    }
+
+    pub(crate) fn board_of(&self, run: &Run) -> Result<Board> {
+        self.read(Domain::Journal, |snapshot| board(snapshot, run.workspace_id))
     }
 
     /// A stored manifest. It is content-addressed, so a copy in memory cannot be stale.
     pub(crate) fn manifest(&mut self, id: &ManifestId) -> Result<Arc<Manifest>> {
+        let reader = self.reader(Domain::Agent);
+        let agent = reader.read()?;
+        self.manifest_in(agent.as_ref(), id)
+    }
+
+    pub(crate) fn manifest_in(&mut self, agent: &dyn Snapshot, id: &ManifestId) -> Result<Arc<Manifest>> {
         if let Some(known) = self.manifests.get(id) {
             return Ok(Arc::clone(known));
         }
-        let stored: Option<Held<StoredManifest>> = self.held(Domain::Agent, &id.raw())?;
+        let stored: Option<Held<StoredManifest>> = get(agent, &id.raw())?;
         let stored = stored.ok_or_else(|| Error::new(ErrorCode::DatabaseDamaged, format!("{id} is not stored")))?;
         let manifest: Manifest = serde_json::from_str(&stored.record.content)
             .map_err(|error| Error::new(ErrorCode::DatabaseDamaged, format!("{id} does not read: {error}")))?;
@@ -75,37 +85,48 @@ impl House {
         self.manifests.insert(*id, Arc::clone(&manifest));
         Ok(manifest)
     }
+}
 
-    pub(crate) fn gate(
-        &self,
-        agent_id: &AgentId,
-        workspace: &WorkspaceId,
-        manifest: &Manifest,
-        outside: &dyn Outside,
-        now: Timestamp,
-    ) -> Result<Gate> {
-        let reachable = |name: &&String| tool::find(name).is_some() || outside.reaches(name);
-        self.read(Domain::Agent, |snapshot| {
-            let agent = snapshot.get(Agent::SPEC, &agent_id.raw())?.map(|row| held::<Agent>(&row)).transpose()?.flatten();
-            let agent = agent.ok_or_else(|| Error::new(ErrorCode::AgentNotFound, format!("{agent_id} is not there")))?.record;
-            let (limits, used) = budget(snapshot, agent_id, manifest, &day_of(now))?;
-            let world = World {
-                stopped: stopped(snapshot)?,
-                lifecycle: agent.lifecycle,
-                workspace: *workspace,
-                categories: agent.allowed_category_ids,
-                kinds: manifest.kinds.clone(),
-                capabilities: manifest.capabilities.clone(),
-                tools: manifest.tools.iter().filter(reachable).cloned().collect(),
-                mode: manifest.mode,
-                limits,
-                used,
-                denied: BTreeSet::new(),
-                pending: BTreeSet::new(),
-            };
-            Ok(Gate { world, fences: fences(snapshot, agent_id, manifest)? })
-        })
-    }
+/// What decisions about an agent are made on.
+pub(crate) fn gate(
+    snapshot: &dyn Snapshot,
+    agent_id: &AgentId,
+    workspace: &WorkspaceId,
+    manifest: &Manifest,
+    outside: &dyn Outside,
+    now: Timestamp,
+) -> Result<Gate> {
+    let reachable = |name: &&String| tool::find(name).is_some() || outside.reaches(name);
+    let agent = agent_of(snapshot, agent_id)?;
+    let (limits, used) = budget(snapshot, agent_id, manifest, &day_of(now))?;
+    let world = World {
+        stopped: stopped(snapshot)?,
+        lifecycle: agent.lifecycle,
+        workspace: *workspace,
+        categories: agent.allowed_category_ids,
+        kinds: manifest.kinds.clone(),
+        capabilities: manifest.capabilities.clone(),
+        tools: manifest.tools.iter().filter(reachable).cloned().collect(),
+        mode: manifest.mode,
+        limits,
+        used,
+        denied: BTreeSet::new(),
+        pending: BTreeSet::new(),
+    };
+    Ok(Gate { world, fences: fences(snapshot, agent_id, manifest)? })
+}
+
+fn agent_of(snapshot: &dyn Snapshot, id: &AgentId) -> Result<Agent> {
+    let agent = get::<Agent>(snapshot, &id.raw())?;
+    Ok(agent.ok_or_else(|| Error::new(ErrorCode::AgentNotFound, format!("{id} is not there")))?.record)
+}
+
+/// Whether an agent stands still: stopped, paused or destroyed. Looked at right before something leaves the process.
+pub(crate) fn stands_still(snapshot: &dyn Snapshot, agent: &AgentId) -> Result<bool> {
+    let stopped = stopped(snapshot)?;
+    let subjects = [SwitchSubject::Everything, SwitchSubject::Agent(*agent)];
+    let switched_off = !plant::is(Bug::IgnoreSwitch) && subjects.iter().any(|subject| stopped.contains(subject));
+    Ok(switched_off || agent_of(snapshot, agent)?.lifecycle != AgentLifecycle::Active)
 }
 
 /// The day's limits and what is used of them, over all hosts.
@@ -205,7 +226,7 @@ fn artifacts(snapshot: &dyn Snapshot, workspace: WorkspaceId) -> Result<Vec<Arti
 }
 
 /// What people have said to the questions that a run has parked, and which of them have expired.
-fn answers(snapshot: &dyn Snapshot, run: &Run) -> Result<Vec<AnswerFact>> {
+pub(crate) fn answers(snapshot: &dyn Snapshot, run: &Run) -> Result<Vec<AnswerFact>> {
     let mut found = Vec::new();
     for parked in &run.parked {
         let row = snapshot.get(PromptItem::SPEC, &parked.item.raw())?;

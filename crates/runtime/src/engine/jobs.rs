@@ -1,5 +1,6 @@
 //! What there is to do: runs that a life has left behind, runs that wait, wakes that wait for a run.
 
+use control::action::Effect;
 use control::machine::{Event, State, step};
 use control::run::{Origin, Phase, Run, RunStatus};
 use domain::causality::Domain;
@@ -17,6 +18,14 @@ use crate::engine::wakes;
 use crate::house::{Held, House, held};
 use crate::{Error, Result};
 use domain::records::lease::Lease;
+
+/// LIMIT: steps that recovery takes with one run: its effects, its outcome, and a few for rows that changed meanwhile.
+const RECOVERY_STEPS_MAX: u32 = 32;
+
+/// Errors of the disk are the home's; all others concern one run.
+const fn is_storage(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::StorageError | ErrorCode::StorageFull | ErrorCode::StorageFailing | ErrorCode::CommitUnknown)
+}
 
 /// One thing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,23 +75,40 @@ impl House {
         let rows = self.of_status(Run::SPEC, RunStatus::Running.as_str())?;
         let mut finished = 0;
         for row in &rows {
-            let Some(run) = held::<Run>(row)?.filter(|held| held.record.phase == Phase::Planned) else { continue };
+            // A row that does not read, or a plan that reaches for a system that is not at hand here, is left to whoever goes on with it.
+            let Ok(Some(run)) = held::<Run>(row) else { continue };
+            if run.record.phase != Phase::Planned || !self.is_reachable(&run.record, outside)? {
+                continue;
+            }
             if self.incarnation == 0 {
                 self.begin_life()?;
             }
             match self.recover_one(&run.record, outside) {
                 Ok(()) => finished += 1,
                 // A plan that does not read must not keep the home from opening; the run shows it when it is gone on with.
-                Err(error) if error.code == ErrorCode::DatabaseDamaged || error.code == ErrorCode::InvalidCommit => {}
+                Err(error) if !is_storage(error.code) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(finished)
     }
 
+    /// Whether everything that a plan calls can be called from here.
+    fn is_reachable(&self, run: &Run, outside: &dyn Outside) -> Result<bool> {
+        let cycle = self.newest_cycle(run)?;
+        let mut actions = cycle.iter().flat_map(control::cycle::Cycle::actions).filter(|action| action.is_to_do());
+        Ok(actions.all(|action| match &action.effect {
+            Effect::Outside { service, .. } => outside.reaches(service),
+            _ => true,
+        }))
+    }
+
     fn recover_one(&mut self, run: &Run, outside: &mut dyn Outside) -> Result<()> {
         let mut drive = Drive::recovering(run.id());
-        while self.held::<Run>(Domain::Agent, &run.id().raw())?.is_some_and(|held| held.record.phase == Phase::Planned) {
+        let mut left = RECOVERY_STEPS_MAX;
+        while left > 0 && self.held::<Run>(Domain::Agent, &run.id().raw())?.is_some_and(|held| held.record.phase == Phase::Planned)
+        {
+            left -= 1;
             if let Progress::Rests(_) = self.advance(&mut drive, outside)? {
                 break;
             }
@@ -115,14 +141,19 @@ impl House {
         if self.holds_lease(&run)? {
             return Ok(None);
         }
-        let loaded = self.load(&run, outside, now)?;
+        let reader = self.reader(Domain::Agent);
+        let agent = reader.read()?;
+        let loaded = self.load(agent.as_ref(), &run, outside, now)?;
         let begun = State { run, cycle: None };
         let Ok(mut taken) = step(&begun, Event::Open(loaded.facts()), now) else { return Ok(None) };
         taken.state.run.events.splice(0..0, begun.run.events.iter().copied());
         let context = Context { version: None, before: None, gate: Some(&loaded.gate) };
-        let commit = self.point(&taken, &context)?;
+        let commit = self.point(agent.as_ref(), &taken, &context)?;
+        drop(agent);
         match self.place(Domain::Agent).commit(commit) {
             Ok(_) => Ok(Some(Drive::begun(&taken, loaded.board))),
+            // Somebody was quicker: what it was decided on has changed.
+            Err(store::Error::InvalidCommit(what)) => Err(store::Error::InvalidCommit(what).into()),
             Err(refusal) if refusal.is_refusal() => Ok(None),
             Err(failure) => Err(failure.into()),
         }

@@ -35,23 +35,29 @@ impl House {
             let seen = match &action.effect {
                 Effect::Journal { .. } => self.journal_effect(run, action, recovered)?,
                 Effect::Outside { service, parameters, honours_keys } => {
-                    // Without a key a second call could act twice, and nobody knows whether there was a first.
-                    if recovered && !honours_keys {
+                    let raised = self.raised(action)?;
+                    // An earlier life may have made the call. Without a key a second one could act twice, and after a stop not even
+                    // a first one may leave: nobody knows, and nobody says that it was certainly not done.
+                    if recovered && (!honours_keys || raised.is_some()) {
                         Seen::Unknown
-                    } else if let Some(code) = self.raised(action)? {
+                    } else if let Some(code) = raised {
                         Seen::Refused { code: code.as_str().to_owned() }
                     } else {
                         let call =
                             Call { operation_id: action.operation_id, service: service.clone(), parameters: parameters.clone() };
                         let mut result = outside.call(&call);
                         // A system that honours keys can be asked again whether it is done; another one cannot.
+                        let mut asked_before = false;
                         for _ in 1..CALLS_MAX {
                             if result != CallResult::Unknown || !honours_keys {
                                 break;
                             }
+                            asked_before = true;
                             result = outside.call(&call);
                         }
                         match result {
+                            // A refusal after a call that may have been done says nothing about that one.
+                            CallResult::Refused(_) if recovered || asked_before => Seen::Unknown,
                             CallResult::Done => Seen::Acknowledged,
                             CallResult::Refused(code) => Seen::Refused { code: code.as_str().to_owned() },
                             CallResult::Unknown => Seen::Unknown,
@@ -68,7 +74,7 @@ impl House {
     /// What leaves the process has no transaction to guard it: its fences are looked at right before it goes.
     fn raised(&self, action: &Action) -> Result<Option<ErrorCode>> {
         for at in &action.fences {
-            if self.fence_epoch(Domain::Agent, &at.subject)? > at.epoch {
+            if self.fence_epoch(Domain::Agent, &at.subject)?.max(self.fenced_in_memory(&at.subject)) > at.epoch {
                 return Ok(Some(ErrorCode::Fenced));
             }
         }

@@ -20,7 +20,8 @@ use serde_json::json;
 
 use crate::Result;
 use crate::engine::wakes;
-use crate::house::{Held, House, canonical, expecting, put};
+use crate::house::{Held, House, canonical, expecting, get, put};
+use store::store::Snapshot;
 
 /// What a commit is made of beside the step itself.
 pub(crate) struct Context<'a> {
@@ -37,74 +38,40 @@ pub(crate) fn lease_id(run: &Run) -> domain::id::RawId {
 }
 
 impl House {
-    pub(crate) fn point(&mut self, step: &Step, context: &Context<'_>) -> Result<Commit> {
+    /// `agent` is a snapshot of the agent domain; what it shows is what the writes expect.
+    pub(crate) fn point(&mut self, agent: &dyn Snapshot, step: &Step, context: &Context<'_>) -> Result<Commit> {
         let run = &step.state.run;
         let mut writes = vec![put(run, run.id().raw(), run.workspace_id, expecting(context.version))?];
         for cycle in step.closed.iter().chain(&step.state.cycle) {
-            writes.extend(self.cycle_write(run, cycle)?);
+            writes.extend(cycle_write(agent, run, cycle)?);
         }
         let mut guards = vec![self.life_guard()];
         let opens = step.wishes.iter().any(|wish| matches!(wish, Wish::Reserve { .. }));
         if let Some(gate) = context.gate.filter(|_| opens) {
             guards.extend(fence_guards(gate));
         }
-        self.budget_writes(run, step, context, &mut guards, &mut writes)?;
+        self.budget_writes(agent, step, context, &mut guards, &mut writes)?;
         for wish in &step.wishes {
-            writes.extend(self.wish(run, wish, &step.wishes)?);
+            writes.extend(wish_write(agent, run, wish, &step.wishes)?);
         }
-        self.lease(step, &mut writes)?;
-        self.wakes(step, context, &mut writes)?;
+        self.lease(agent, step, &mut writes)?;
+        wake_writes(agent, step, context, &mut writes)?;
         let (operation_id, request) = name(step, context)?;
         let cause = Cause { run_key: Some(run.run_key), source_event: None, depth: run.cause_depth.saturating_add(1) };
         let witnesses = if closes(run) { self.witnesses(Domain::Journal)? } else { Vec::new() };
         Ok(Commit { operation_id, request, actor: Actor::Agent(run.agent_id), cause, guards, writes, witnesses })
     }
 
-    fn cycle_write(&self, run: &Run, cycle: &Cycle) -> Result<Option<Write>> {
-        let known = self.row(Domain::Agent, Cycle::SPEC, &cycle.id().raw())?;
-        let write = put(cycle, cycle.id().raw(), run.workspace_id, expecting(known.as_ref().map(|row| row.version)))?;
-        let same = known.is_some_and(|row| row.body.as_deref() == write.change.body().map(Body::text));
-        Ok((!same).then_some(write))
-    }
-
-    fn wish(&self, run: &Run, wish: &Wish, all: &[Wish]) -> Result<Option<Write>> {
-        match wish {
-            Wish::OpenPrompt { id, item } => {
-                // A question may be put and withdrawn in one commit, when the run ends with it.
-                let closed = all.iter().find_map(|other| match other {
-                    Wish::ClosePrompt { id: of, state } if of == id => Some(*state),
-                    _ => None,
-                });
-                let item = PromptItem {
-                    status: closed.unwrap_or(item.status),
-                    resolved_at: closed.map(|_| run.updated_at),
-                    ..item.clone()
-                };
-                put(&item, id.raw(), run.workspace_id, Expected::Absent).map(Some)
-            }
-            Wish::ClosePrompt { id, state } => {
-                let held: Option<Held<PromptItem>> = self.held(Domain::Agent, &id.raw())?;
-                let open = held.filter(|held| held.record.status == PromptState::Open);
-                open.map(|open| {
-                    let item = PromptItem { status: *state, resolved_at: Some(run.updated_at), ..open.record };
-                    put(&item, id.raw(), open.workspace, Expected::Version(open.version))
-                })
-                .transpose()
-            }
-            Wish::Record { id, message } => put::<Message>(message, id.raw(), run.workspace_id, Expected::Absent).map(Some),
-            Wish::Reserve { .. } | Wish::Settle { .. } | Wish::End | Wish::Rest => Ok(None),
-        }
-    }
-
     /// Reservations and settlements of a step as one change of each day's usage, guarded where something is reserved.
     fn budget_writes(
         &self,
-        run: &Run,
+        agent: &dyn Snapshot,
         step: &Step,
         context: &Context<'_>,
         guards: &mut Vec<Guard>,
         writes: &mut Vec<Write>,
     ) -> Result<()> {
+        let run = &step.state.run;
         let mut days: Vec<(&str, Amounts, Amounts, bool)> = Vec::new();
         for wish in &step.wishes {
             let (day, charged, reserved, reserves) = match wish {
@@ -127,7 +94,7 @@ impl House {
                 continue;
             }
             let id = BudgetUsage::id_of(&run.agent_id, day, &host);
-            let known: Option<Held<BudgetUsage>> = self.held(Domain::Agent, &id)?;
+            let known: Option<Held<BudgetUsage>> = get(agent, &id)?;
             let version = known.as_ref().map(|held| held.version);
             let usage = known.map_or_else(|| no_usage(run, day, host), |held| held.record);
             let totals = usage.charged().plus(charged);
@@ -141,10 +108,10 @@ impl House {
     }
 
     /// A run at work holds the agent's lease; one that waits or has ended does not.
-    fn lease(&self, step: &Step, writes: &mut Vec<Write>) -> Result<()> {
+    fn lease(&self, agent: &dyn Snapshot, step: &Step, writes: &mut Vec<Write>) -> Result<()> {
         let run = &step.state.run;
         let id = lease_id(run);
-        let known: Option<Held<Lease>> = self.held(Domain::Agent, &id)?;
+        let known: Option<Held<Lease>> = get(agent, &id)?;
         let working = run.status == RunStatus::Running;
         let (run_id, incarnation) = (run.id(), self.incarnation);
         let ours = known.as_ref().is_some_and(|held| held.record.run_id == run_id && held.record.incarnation == incarnation);
@@ -157,33 +124,66 @@ impl House {
         }
         Ok(())
     }
+}
 
-    /// Wakes follow their run: taken when it begins, ended with it; an answer is used up when the run goes on.
-    fn wakes(&self, step: &Step, context: &Context<'_>, writes: &mut Vec<Write>) -> Result<()> {
-        let run = &step.state.run;
-        let now = run.updated_at;
-        let ended = run.status.is_terminal();
-        let run_id = run.id();
-        if context.version.is_none() || ended {
-            for (place, id) in run.wake_ids.iter().enumerate() {
-                let held: Option<Held<Wake>> = self.held(Domain::Agent, &id.raw())?;
-                let Some(held) = held.filter(|held| !held.record.status.is_terminal()) else { continue };
-                let status = if ended { ending(run, place) } else { WakeState::Running };
-                let code = if ended && place == 0 { run.code.clone() } else { None };
-                let wake = Wake { status, run_id: Some(run_id), code, ended_at: ended.then_some(now), ..held.record };
-                writes.push(put(&wake, id.raw(), held.workspace, Expected::Version(held.version))?);
-            }
+fn cycle_write(agent: &dyn Snapshot, run: &Run, cycle: &Cycle) -> Result<Option<Write>> {
+    let known = agent.get(Cycle::SPEC, &cycle.id().raw())?;
+    let write = put(cycle, cycle.id().raw(), run.workspace_id, expecting(known.as_ref().map(|row| row.version)))?;
+    let same = known.is_some_and(|row| row.body.as_deref() == write.change.body().map(Body::text));
+    Ok((!same).then_some(write))
+}
+
+fn wish_write(agent: &dyn Snapshot, run: &Run, wish: &Wish, all: &[Wish]) -> Result<Option<Write>> {
+    match wish {
+        Wish::OpenPrompt { id, item } => {
+            // A question may be put and withdrawn in one commit, when the run ends with it.
+            let closed = all.iter().find_map(|other| match other {
+                Wish::ClosePrompt { id: of, state } if of == id => Some(*state),
+                _ => None,
+            });
+            let item =
+                PromptItem { status: closed.unwrap_or(item.status), resolved_at: closed.map(|_| run.updated_at), ..item.clone() };
+            put(&item, id.raw(), run.workspace_id, Expected::Absent).map(Some)
         }
-        let resumed = context.before.is_some_and(|before| before.status == RunStatus::Waiting) && run.status != RunStatus::Waiting;
-        if resumed || ended {
-            let answers = self.read(Domain::Agent, |snapshot| wakes::waiting(snapshot, &run.agent_id, Some(&run_id)))?;
-            for (id, held) in answers {
-                let wake = Wake { status: WakeState::Coalesced, ended_at: Some(now), ..held.record };
-                writes.push(put(&wake, id.raw(), held.workspace, Expected::Version(held.version))?);
-            }
+        Wish::ClosePrompt { id, state } => {
+            let held: Option<Held<PromptItem>> = get(agent, &id.raw())?;
+            let open = held.filter(|held| held.record.status == PromptState::Open);
+            open.map(|open| {
+                let item = PromptItem { status: *state, resolved_at: Some(run.updated_at), ..open.record };
+                put(&item, id.raw(), open.workspace, Expected::Version(open.version))
+            })
+            .transpose()
         }
-        Ok(())
+        Wish::Record { id, message } => put::<Message>(message, id.raw(), run.workspace_id, Expected::Absent).map(Some),
+        Wish::Reserve { .. } | Wish::Settle { .. } | Wish::End | Wish::Rest => Ok(None),
     }
+}
+
+/// Wakes follow their run: taken when it begins, ended with it; an answer is used up when the run goes on.
+fn wake_writes(agent: &dyn Snapshot, step: &Step, context: &Context<'_>, writes: &mut Vec<Write>) -> Result<()> {
+    let run = &step.state.run;
+    let now = run.updated_at;
+    let ended = run.status.is_terminal();
+    let run_id = run.id();
+    if context.version.is_none() || ended {
+        for (place, id) in run.wake_ids.iter().enumerate() {
+            let held: Option<Held<Wake>> = get(agent, &id.raw())?;
+            let Some(held) = held.filter(|held| !held.record.status.is_terminal()) else { continue };
+            let status = if ended { ending(run, place) } else { WakeState::Running };
+            let code = if ended && place == 0 { run.code.clone() } else { None };
+            let wake = Wake { status, run_id: Some(run_id), code, ended_at: ended.then_some(now), ..held.record };
+            writes.push(put(&wake, id.raw(), held.workspace, Expected::Version(held.version))?);
+        }
+    }
+    let resumed = context.before.is_some_and(|before| before.status == RunStatus::Waiting) && run.status != RunStatus::Waiting;
+    if resumed || ended {
+        let answers = wakes::waiting(agent, &run.agent_id, Some(&run_id))?;
+        for (id, held) in answers {
+            let wake = Wake { status: WakeState::Coalesced, ended_at: Some(now), ..held.record };
+            writes.push(put(&wake, id.raw(), held.workspace, Expected::Version(held.version))?);
+        }
+    }
+    Ok(())
 }
 
 /// How a run's wakes end: the oldest as the run, the others with it.

@@ -24,7 +24,8 @@ impl House {
     pub fn enqueue(&mut self, agent_id: AgentId, run_key: RunKey, reason: WakeReason, cause_depth: u8) -> Result<RunId> {
         let run_id = RunId::of_key(&run_key);
         let id = WakeId::of_key(&run_key);
-        if cause_depth > CAUSE_DEPTH_MAX {
+        // What its run commits is one link further.
+        if cause_depth >= CAUSE_DEPTH_MAX {
             let message = format!("the wake is link {cause_depth} of a chain of agents; at most {CAUSE_DEPTH_MAX} are allowed");
             return Err(Error::new(ErrorCode::CauseDepthExceeded, message));
         }
@@ -47,12 +48,18 @@ pub(crate) fn waiting(snapshot: &dyn Snapshot, agent: &AgentId, addressed_to: Op
     let mut scan = Scan::new(Wake::SPEC, "by_agent");
     scan.prefix = vec![Value::from(agent.raw()), Value::from(WakeState::Waiting.as_str())];
     let mut found = Vec::new();
-    let page = snapshot.scan(&scan)?;
-    for row in &page.rows {
-        let Some(wake) = held::<Wake>(row)? else { continue };
-        if wake.record.run_id.as_ref() == addressed_to && found.len() < WAKES_PER_RUN_MAX {
-            found.push((WakeId::from_raw(row.id), wake));
+    loop {
+        let page = snapshot.scan(&scan)?;
+        for row in &page.rows {
+            let Some(wake) = held::<Wake>(row)? else { continue };
+            if wake.record.run_id.as_ref() == addressed_to {
+                found.push((WakeId::from_raw(row.id), wake));
+            }
+            if found.len() == WAKES_PER_RUN_MAX {
+                return Ok(found);
+            }
         }
+        let Some(next) = page.next else { return Ok(found) };
+        scan.after = Some(next);
     }
-    Ok(found)
 }

@@ -1,5 +1,6 @@
 //! The engine against stores in memory: whole runs, step by step.
 
+mod holes;
 mod house;
 mod people;
 mod recordings;

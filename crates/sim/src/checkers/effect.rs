@@ -147,6 +147,9 @@ fn stopped(id: AgentId, action: &Action, ledger: &Ledger, found: &mut Vec<Violat
     if let Some(subject) = subjects.into_iter().flatten().find(|subject| ledger.stopped.contains(subject)) {
         found.push(Violation::new("S09 stopped", format!("{} was carried out after a stop of {subject}", action.tool)));
     }
+    if ledger.paused.contains(&id) {
+        found.push(Violation::new("S34 paused", format!("{} was carried out though the agent is paused", action.tool)));
+    }
     if ledger.destroyed.contains(&id) {
         found.push(Violation::new("S10 destroyed", format!("{} was carried out by a destroyed agent", action.tool)));
     }

@@ -69,11 +69,16 @@ impl SqliteReader {
             until_ms: self.env.clock.monotonic_ms() + SNAPSHOT_AGE_MS_MAX,
         };
         let connection = snapshot.connection()?;
-        connection.execute_batch("BEGIN").map_err(|error| failure(self.location.domain, &error))?;
+        run_cached(connection, "BEGIN").map_err(|error| failure(self.location.domain, &error))?;
         // The first read fixes the moment.
         snapshot.streams = query::load_streams(connection, self.location.domain)?;
         Ok(snapshot)
     }
+}
+
+/// A statement that every snapshot runs; parsing it each time costs more than running it.
+fn run_cached(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
 impl FullText for SqliteReader {
@@ -116,7 +121,7 @@ pub(crate) struct SqliteSnapshot<'a> {
 
 impl Drop for SqliteSnapshot<'_> {
     fn drop(&mut self) {
-        let ended = self.connection.take().filter(|connection| connection.execute_batch("ROLLBACK").is_ok());
+        let ended = self.connection.take().filter(|connection| run_cached(connection, "ROLLBACK").is_ok());
         self.reader.pool.give_back(ended);
     }
 }

@@ -50,7 +50,7 @@ fn l36_what_needs_a_person_is_parked_with_a_preview_and_what_it_gates() {
         run_id: scene.run().id(),
         run_key: scene.run().run_key,
         interaction_type: InteractionType::YesNo,
-        prompt_text: "new artifact context `page`, 6 bytes:\n    a page\nchange task, done: write the first page".to_owned(),
+        prompt_text: "change task, done: write the first page\nnew artifact context `page`, 6 bytes:\n    a page".to_owned(),
         options: vec![],
         gates: Some(Gated {
             operation_id: scene.action().operation_id,
@@ -142,7 +142,7 @@ fn l22_a_row_whose_base_went_stale_is_superseded_by_a_new_one() {
     let opened: Vec<_> =
         step.wishes.iter().filter_map(|wish| if let Wish::OpenPrompt { id, .. } = wish { Some(*id) } else { None }).collect();
     assert_eq!((opened, scene.run().parked[0].item), (vec![second], second));
-    assert!(scene.prompts[&second].prompt_text.ends_with("change task, done: write the second page"));
+    assert!(scene.prompts[&second].prompt_text.starts_with("change task, done: write the second page\n"));
     assert_ne!(first, second);
     // Nothing was carried out, so nothing was spent, and the new row is executed when it is approved.
     assert_eq!(scene.cycle().closed.as_ref().map(|closed| closed.spent), Some(Amounts::NONE));

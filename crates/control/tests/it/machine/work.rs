@@ -3,7 +3,7 @@
 use control::action::{Action, ActionState, Effect, Seen};
 use control::board::Evidence;
 use control::cycle::CycleKind;
-use control::machine::{Next, Wish};
+use control::machine::{Ask, Next, Wish};
 use control::proposal::Proposal;
 use control::run::{RunStatus, WaitReason};
 use domain::code::ErrorCode;
@@ -211,8 +211,25 @@ fn d6_only_an_eligible_task_is_worked_on() {
         task.status = TaskStatus::Blocked;
     });
     check_refused(&mut scene, &select(second), ErrorCode::TaskNotEligible);
-    scene.journal.change(first, |task| task.status = TaskStatus::InProgress);
-    check_refused(&mut scene, &select(first), ErrorCode::TaskNotEligible);
+}
+
+#[test]
+fn d6_a_run_goes_on_with_a_task_that_another_one_has_begun() {
+    let (mut scene, id) = free().with_task();
+    scene.journal.change(id, |task| task.status = TaskStatus::InProgress);
+    let current =
+        |ask: &Ask| ask.sections.iter().find(|section| section.name == "current_task").map(|section| section.text.clone());
+    let step = scene.open();
+    let Next::Ask(ask) = &step.next else { panic!("{:?}", step.next) };
+    // It is listed, but it is not this run's task until this run has chosen it.
+    assert_eq!(current(ask).as_deref(), Some("null"));
+    scene.propose(&select(id));
+    assert_eq!((scene.action().state, &scene.action().effect), (ActionState::Planned, &Effect::Nothing));
+    scene.perform();
+    assert_eq!((scene.run().task_id, scene.run().operations), (Some(id), 1));
+    let step = scene.open();
+    let Next::Ask(ask) = &step.next else { panic!("{:?}", step.next) };
+    assert!(current(ask).is_some_and(|text| text.contains(&id.to_string())));
 }
 
 #[test]
