@@ -32,6 +32,34 @@ pub(crate) struct Context<'a> {
     pub gate: Option<&'a Gate>,
 }
 
+/// What a step changes of one day's usage.
+struct Day<'a> {
+    day: &'a str,
+    charged: Amounts,
+    reserved: Amounts,
+    /// Whether something of it is a new reservation, which the limits guard.
+    reserves: bool,
+}
+
+impl<'a> Day<'a> {
+    fn of(wish: &'a Wish) -> Option<Self> {
+        match wish {
+            Wish::Reserve { day, amounts } => Some(Self { day, charged: *amounts, reserved: *amounts, reserves: true }),
+            Wish::Settle { day, reserved, spent } => {
+                let given_back = Amounts::NONE.minus(*reserved);
+                Some(Self { day, charged: spent.minus(*reserved), reserved: given_back, reserves: false })
+            }
+            Wish::OpenPrompt { .. } | Wish::ClosePrompt { .. } | Wish::Record { .. } | Wish::End | Wish::Rest => None,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.charged = self.charged.plus(other.charged);
+        self.reserved = self.reserved.plus(other.reserved);
+        self.reserves |= other.reserves;
+    }
+}
+
 /// The lease of an agent as a row.
 pub(crate) fn lease_id(run: &Run) -> domain::id::RawId {
     keyed("lease", "", &run.agent_id.to_string())
@@ -72,24 +100,16 @@ impl House {
         writes: &mut Vec<Write>,
     ) -> Result<()> {
         let run = &step.state.run;
-        let mut days: Vec<(&str, Amounts, Amounts, bool)> = Vec::new();
+        let mut days: Vec<Day<'_>> = Vec::new();
         for wish in &step.wishes {
-            let (day, charged, reserved, reserves) = match wish {
-                Wish::Reserve { day, amounts } => (day, *amounts, *amounts, true),
-                Wish::Settle { day, reserved, spent } => (day, spent.minus(*reserved), Amounts::NONE.minus(*reserved), false),
-                _ => continue,
-            };
-            match days.iter_mut().find(|(known, ..)| known == day) {
-                Some(entry) => {
-                    entry.1 = entry.1.plus(charged);
-                    entry.2 = entry.2.plus(reserved);
-                    entry.3 |= reserves;
-                }
-                None => days.push((day, charged, reserved, reserves)),
+            let Some(change) = Day::of(wish) else { continue };
+            match days.iter_mut().find(|known| known.day == change.day) {
+                Some(known) => known.add(&change),
+                None => days.push(change),
             }
         }
         let host = self.host();
-        for (day, charged, reserved, reserves) in days {
+        for Day { day, charged, reserved, reserves } in days {
             if charged == Amounts::NONE && reserved == Amounts::NONE {
                 continue;
             }
@@ -213,14 +233,14 @@ fn no_usage(run: &Run, day: &str, host: domain::id::HostId) -> BudgetUsage {
 
 /// What was decided on the day's usage must still hold in the transaction that adds to it.
 fn limit_guards(run: &Run, day: &str, adding: Amounts, limits: &Amounts) -> Vec<Guard> {
-    let of = |((aggregate, (_, adding)), (_, limit)): ((&'static str, (&str, i64)), (&str, i64))| Guard::AtMost {
-        spec: BudgetUsage::SPEC,
-        aggregate,
-        group: vec![Value::from(run.agent_id.raw()), Value::from(day)],
-        adding,
-        limit,
-    };
-    SUMS.into_iter().zip(adding.named()).zip(limits.named()).filter(|((_, (_, adding)), _)| *adding > 0).map(of).collect()
+    let mut guards = Vec::new();
+    for ((aggregate, (_, adding)), (_, limit)) in SUMS.into_iter().zip(adding.named()).zip(limits.named()) {
+        if adding > 0 {
+            let group = vec![Value::from(run.agent_id.raw()), Value::from(day)];
+            guards.push(Guard::AtMost { spec: BudgetUsage::SPEC, aggregate, group, adding, limit });
+        }
+    }
+    guards
 }
 
 /// A stop that was committed since the gate was read refuses what the gate let through. Tool classes guard their own actions.
