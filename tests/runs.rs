@@ -215,10 +215,13 @@ fn l30_a_budget_of_zero_asks_nobody_and_says_what_to_do() {
 
 #[test]
 fn a_manifest_that_does_not_read_is_refused_with_its_line_and_touches_no_home() {
-    let good = "schema: 1\nagent: gardener\nprompt: look after it\nmodel: { provider: scripted }\n";
+    let good = "schema: 1\nagent: gardener\nprompt: look after it\nmodel: { provider: scripted, script: [] }\n";
     let cases: &[(&str, &str)] = &[
-        ("", "line 1: unexpected end of input"),
-        ("[1, 2]", "line 1: "),
+        ("", "it is empty; a manifest is a mapping with the fields `schema`, `agent`, `prompt`, `model`"),
+        ("[1, 2]", "it is a list; a manifest is a mapping"),
+        ("prompt: x\n", "broken.yaml: schema: it is missing"),
+        (&good.replace("schema: 1", "schema: '1'"), "line 1: schema: a whole number is expected"),
+        (&good.replace(", script: []", ""), "line 4: model: `script` is missing"),
         ("schema: 1\nagent: gardener\nagent: cook\n", "line 3: duplicate mapping key: agent"),
         (&good.replace("schema: 1", "schema: 7"), "line 1: schema: 7 is not known"),
         (&good.replace("gardener", "The Gardener"), "line 2: agent: a name has"),
@@ -240,7 +243,8 @@ fn a_manifest_that_does_not_read_is_refused_with_its_line_and_touches_no_home() 
     }
     let file = home.file("latin.yaml", b"schema: 1\nagent: caf\xe9\n");
     home.run(&["run", "start", "--manifest", &file]).fails(2, "manifest_invalid").says("line 2: it is not UTF-8");
-    home.run(&["run", "start", "--manifest", "/nowhere/at/all.yaml"]).fails(2, "manifest_invalid");
+    let missing = home.run(&["run", "start", "--manifest", "/nowhere/at/all.yaml"]).fails(2, "manifest_invalid");
+    missing.says("there is no such file").says("next: look at the path");
     assert!(!home.path().exists());
     let file = home.file("good.yaml", good.as_bytes());
     home.run(&["run", "start", "--manifest", &file]).fails(6, "home_missing");

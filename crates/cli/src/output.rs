@@ -98,7 +98,7 @@ impl Out {
 
     /// An error: what, which rule, what next. With `--json` it is the document.
     pub(crate) fn error(&mut self, error: &runtime::Error) {
-        let shown = format!("error[{}]: {}\n  next: {}", error.code, plain(&error.message), error.code.next_step());
+        let shown = format!("error[{}]: {}\n  next: {}", error.code, plain(&error.message), error.next_step());
         note(&shown);
         if self.json {
             self.error_answer(error);
@@ -117,7 +117,7 @@ pub(crate) fn error_document(error: &runtime::Error) -> Value {
     json!({
         "code": error.code.as_str(),
         "message": error.message,
-        "next_step": error.code.next_step(),
+        "next_step": error.next_step(),
         "fixer": error.code.fixer().as_str(),
         "details": error.details,
     })

@@ -5,7 +5,7 @@ use serde_json::json;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An answer that is not a result. The next step is in the code's table entry.
+/// An answer that is not a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -13,17 +13,26 @@ pub struct Error {
     pub message: String,
     /// What a program needs to act on it; an object.
     pub details: serde_json::Value,
+    /// What to do about it, where the code's table entry does not fit this case.
+    pub next: Option<&'static str>,
 }
 
 impl Error {
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), details: json!({}) }
+        Self { code, message: message.into(), details: json!({}), next: None }
     }
 
     #[must_use]
     pub fn argument(name: &str, message: &str) -> Self {
-        Self { code: ErrorCode::InvalidArgument, message: format!("{name}: {message}"), details: json!({ "argument": name }) }
+        let details = json!({ "argument": name });
+        Self { details, ..Self::new(ErrorCode::InvalidArgument, format!("{name}: {message}")) }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn next_step(&self) -> &'static str {
+        self.next.unwrap_or_else(|| self.code.next_step())
     }
 }
 
@@ -39,6 +48,6 @@ impl From<store::Error> for Error {
             store::Error::SchemaNewer { found, known, .. } => json!({ "found": found, "known": known }),
             _ => json!({}),
         };
-        Self { code: error.code(), message: error.to_string(), details }
+        Self { details, ..Self::new(error.code(), error.to_string()) }
     }
 }

@@ -316,7 +316,7 @@ fn gone(id: NoteId) -> Error {
 
 fn invalid(error: &Invalid) -> Error {
     let code = if matches!(error, Invalid::UnknownKind { .. }) { ErrorCode::UnknownKind } else { ErrorCode::InvalidArgument };
-    Error { code, details: json!({ "argument": error.field() }), message: error.to_string() }
+    Error { details: json!({ "argument": error.field() }), ..Error::new(code, error.to_string()) }
 }
 
 fn kind_of(text: &str) -> Result<Slug> {

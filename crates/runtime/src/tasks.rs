@@ -287,7 +287,7 @@ pub(crate) fn gone(id: TaskId) -> Error {
 }
 
 fn invalid(error: &Invalid) -> Error {
-    Error { code: ErrorCode::InvalidArgument, details: json!({ "argument": error.field() }), message: error.to_string() }
+    Error { details: json!({ "argument": error.field() }), ..Error::new(ErrorCode::InvalidArgument, error.to_string()) }
 }
 
 #[cfg(test)]
