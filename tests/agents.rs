@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Home, list};
+use crate::support::{Home, list, text};
 
 fn manifest(home: &Home) -> String {
     let create = json!({ "action": "create_task", "task": { "description": "order the seeds", "preconditions": [] }, "justification": "needed" });
@@ -32,12 +32,18 @@ fn l32_a_paused_agent_waits_until_a_person_resumes_it() {
     let manifest = manifest(&home);
     home.run(&["run", "start", "--manifest", &manifest]).ok();
     assert_eq!(lifecycle(&home), "active");
-    home.run(&["agent", "pause", "gardener"]).ok().shows("paused gardener; it is paused");
-    home.run(&["agent", "pause", "gardener"]).ok().shows("it is paused");
+    home.run(&["agent", "pause", "gardener"]).ok().shows("paused gardener\n");
+    home.run(&["agent", "pause", "gardener"]).ok().shows("gardener was paused already");
     home.run(&["run", "start", "--manifest", &manifest]).ok();
     home.run(&["run", "resume"]).ok();
     assert_eq!((lifecycle(&home), newest(&home)), (json!("dormant"), json!(["waiting", "paused", 0])));
+    let run = home.json("verger.runs.v1", &["run", "list"])["runs"][0]["id"].as_str().expect("an id").to_owned();
+    let shown = home.run(&["run", "show", &run]).ok();
+    shown
+        .shows("waiting until its agent is no longer paused")
+        .shows(&format!("next: verger agent resume gardener, then verger run resume {run}"));
     home.run(&["agent", "resume", "gardener"]).ok().shows("next: verger run resume");
+    home.run(&["run", "show", &run]).ok().shows(&format!("next: verger run resume {run}"));
     home.run(&["run", "resume"]).ok();
     assert_eq!((lifecycle(&home), newest(&home)), (json!("active"), json!(["succeeded", null, 1])));
 }
@@ -49,12 +55,31 @@ fn l32_a_destroyed_agent_stays_destroyed_and_what_it_made_stays() {
     home.run(&["run", "start", "--manifest", &manifest]).ok();
     home.run(&["agent", "destroy", "gardener"]).fails(2, "invalid_argument").says("--yes");
     assert_eq!(lifecycle(&home), "active");
-    home.run(&["agent", "destroy", "gardener", "--yes"]).ok().shows("it is destroyed");
-    home.run(&["agent", "destroy", "gardener", "--yes"]).ok();
+    home.run(&["agent", "destroy", "gardener", "--yes"]).ok().shows("destroyed gardener\n");
+    home.run(&["agent", "destroy", "gardener", "--yes"]).ok().shows("gardener was destroyed already");
     home.run(&["agent", "resume", "gardener"]).fails(5, "agent_destroyed");
     home.run(&["run", "start", "--manifest", &manifest]).fails(5, "agent_destroyed").says("another name");
     assert_eq!(lifecycle(&home), "destroyed");
     assert_eq!(home.json("verger.tasks.v1", &["task", "list"])["total"], 1);
+    home.assert_sound();
+}
+
+#[test]
+fn l32_what_a_destroyed_agent_has_left_waiting_ends_with_it() {
+    let home = Home::new();
+    let manifest = manifest(&home);
+    let reviewed = std::fs::read_to_string(&manifest).expect("it was written").replace("yolo", "reviewed");
+    let manifest = home.file("reviewed.json", reviewed.as_bytes());
+    let run = home.json("verger.run.v1", &["run", "start", "--manifest", &manifest]);
+    let (run, ask) = (text(&run, "id").to_owned(), text(&run["asks"][0], "id").to_owned());
+    home.run(&["agent", "destroy", "gardener", "--yes", "--operation-id", "enough"]).ok();
+    home.run(&["inbox", "list"]).ok().shows("nothing waits for an answer");
+    home.run(&["inbox", "approve", &ask]).fails(4, "prompt_closed").says("it is withdrawn at ");
+    let shown = home.json("verger.run.v1", &["run", "show", &run]);
+    assert_eq!((&shown["status"], &shown["code"], &shown["asks"]), (&json!("failed"), &json!("agent_destroyed"), &json!([])));
+    home.run(&["run", "trace", &run]).ok().shows("ended failed: agent_destroyed, ");
+    home.run(&["run", "replay", &run]).ok().shows("ends failed");
+    home.run(&["agent", "destroy", "gardener", "--yes", "--operation-id", "enough"]).ok().shows("it is destroyed now");
     home.assert_sound();
 }
 

@@ -58,7 +58,7 @@ fn l33_the_example_runs_waits_for_a_person_and_can_be_looked_at_whole() {
     home.run(&["inbox", "approve", &ask]).ok();
     let ended = home.json("verger.run.v1", &["run", "resume", run]);
     assert_eq!((&ended["status"], &ended["operations"], &ended["asks"]), (&json!("succeeded"), &json!(4), &json!([])));
-    home.run(&["run", "replay", run]).ok().shows("identical (12 steps, 7 cycles)");
+    home.run(&["run", "replay", run]).ok().shows("identical (12 steps, 7 cycles), ends succeeded");
     let shown = |arguments: &[&str]| traceless(&home.run(arguments).ok().stdout);
     insta::assert_snapshot!("run-list", shown(&["run", "list"]));
     insta::assert_snapshot!("run-show", shown(&["run", "show", run]));
@@ -107,7 +107,8 @@ fn k17_the_same_key_is_the_same_run_and_gives_its_result() {
     // Another manifest under a key that was used is another request, and does not touch the agent.
     let changed = home.file("changed.json", self::manifest(&[done()]).to_string().as_bytes());
     for key in ["monday", "tuesday"] {
-        home.run(&["run", "start", "--manifest", &changed, "--operation-id", key]).fails(4, "operation_id_reused");
+        let reused = home.run(&["run", "start", "--manifest", &changed, "--operation-id", key]).fails(4, "operation_id_reused");
+        reused.says(&format!("`{key}`"));
     }
     assert_eq!(started(&home, &manifest, "monday"), first);
 }
@@ -154,6 +155,41 @@ fn k18_every_bound_ends_a_run_with_its_code() {
 }
 
 #[test]
+fn k18_whoever_resumes_all_learns_which_failed() {
+    let home = Home::new();
+    let mut manifest = manifest(&[create("beans"), create("peas"), done()]);
+    manifest["bounds"] = json!({ "max_iterations": 1 });
+    let file = written(&home, &manifest);
+    home.run(&["stop"]).ok();
+    let run = started(&home, &file, "one");
+    home.run(&["stop", "--release"]).ok();
+    let answer = home.run(&["--json", "run", "resume"]).fails(5, "ITERATION_LIMIT");
+    let resumed = answer.document("verger.runs-resumed.v1");
+    assert_eq!(resumed["runs"][0]["id"], run["id"]);
+    // Several may be under way, so each line names its run.
+    answer.says(&format!("{} cycle 1: create_task is done", &text(&run, "id")[..12])).says("failed after 1 cycle\n");
+    home.run(&["run", "resume"]).ok().shows("nothing can go on now");
+}
+
+#[test]
+fn l36_a_yes_that_came_too_late_for_what_it_was_made_on_is_said_so() {
+    let home = Home::new();
+    let waits = started(&home, PLANNER, "spring");
+    let (run, ask) = (text(&waits, "id"), text(&waits["asks"][0], "id").to_owned());
+    let board = home.json("verger.tasks.v1", &["task", "list"]);
+    let task = list(&board, "tasks").iter().find(|task| task["status"] == "in_progress").expect("one is in progress");
+    home.run(&["task", "edit", text(task, "id"), "--description", "Decide on fewer vegetables"]).ok();
+    home.run(&["inbox", "approve", &ask]).ok();
+    let answer = home.run(&["run", "resume", run]).ok();
+    let again = home.json("verger.run.v1", &["run", "show", run]);
+    let again = text(&again["asks"][0], "id");
+    assert_ne!(again, ask);
+    answer.shows(&format!("approved persist_artifact as {ask}, but superseded: asked again as {again}"));
+    let trace = home.run(&["run", "trace", run]).ok();
+    assert!(!trace.stdout.contains("superseded, superseded"), "{}", trace.stdout);
+}
+
+#[test]
 fn k20_answers_that_do_not_read_fail_the_run_and_change_nothing() {
     let two = format!("{} {}", create("beans"), create("peas"));
     let script = [json!("I have done everything already."), json!(two), json!({ "action": "fly", "task_id": "x" })];
@@ -191,6 +227,9 @@ fn l32_a_run_that_waits_can_be_cancelled_once() {
     let run = text(&run, "id");
     let cancelled = home.json("verger.run.v1", &["run", "cancel", run, "--operation-id", "enough"]);
     assert_eq!((&cancelled["status"], &cancelled["code"]), (&json!("cancelled"), &json!("cancelled")));
+    home.run(&["run", "show", run]).ok().shows(&format!("{run} cancelled\n"));
+    home.run(&["run", "trace", run]).ok().shows("─ ended cancelled, 2");
+    home.run(&["run", "list"]).ok().shows("cancelled  5");
     assert_eq!(home.json("verger.run.v1", &["run", "cancel", run, "--operation-id", "enough"]), cancelled);
     home.run(&["run", "cancel", run]).fails(4, "run_ended");
     home.run(&["run", "resume", run]).fails(5, "cancelled");
@@ -202,12 +241,21 @@ fn l30_a_budget_of_zero_asks_nobody_and_says_what_to_do() {
     let home = Home::new();
     let mut manifest = manifest(&[create("beans"), done()]);
     manifest["budget"] = json!({ "tokens": 0, "cost_micros": 0, "runtime_ms": 0, "tool_calls": 0 });
-    let run = started(&home, &written(&home, &manifest), "broke");
+    let file = written(&home, &manifest);
+    let warned = home.run(&["run", "start", "--manifest", &file, "--operation-id", "broke"]).ok();
+    warned.says("warning: one ask reserves 4000 tokens, more than the manifest's budget of 0 for a day");
+    let run = started(&home, &file, "broke");
     assert_eq!((&run["status"], &run["waiting"]["reason"], &run["cycles"]), (&json!("waiting"), &json!("budget"), &json!(0)));
     assert!(text(&run, "next").starts_with("verger budget set --agent gardener"), "{run:#}");
     assert_eq!(tasks(&home), 0);
+    home.run(&["run", "show", text(&run, "id")])
+        .ok()
+        .shows("tokens of the day: limit 0, used 0, wanted 4000")
+        .shows("next: verger budget set --agent gardener --tokens N with 4000 or more, then verger run resume");
+    let why = home.run(&["policy", "explain", "--agent", "gardener", "--tool", "ask"]).ok();
+    why.shows("deny, tokens of the day [budget_exceeded]").shows("tokens: limit 0, used 0, wanted 4000");
     let why = home.run(&["policy", "explain", "--agent", "gardener", "--tool", "ask", "--tokens", "1"]).ok();
-    why.shows("deny, tokens of the day [budget_exceeded]");
+    why.shows("tokens: limit 0, used 0, wanted 1");
     home.run(&["budget", "set", "--agent", "gardener", "--tokens", "50000", "--runtime-ms", "600000", "--tool-calls", "50"]).ok();
     let ended = home.json("verger.run.v1", &["run", "resume", text(&run, "id")]);
     assert_eq!((&ended["status"], tasks(&home)), (&json!("succeeded"), json!(1)));
@@ -262,7 +310,11 @@ fn l34_a_recording_replays_anywhere_and_what_was_changed_in_it_is_found() {
     let path = file.display().to_string();
     home.run(&["run", "export", run, "--out", &path]).ok().shows("wrote the recording");
     assert_eq!(std::fs::metadata(&file).expect("it was written").permissions().mode() & 0o777, 0o600);
-    home.run(&["run", "export", run, "--out", &path]).fails(7, "output_failed");
+    let next = "next: name a new file in a folder that is there; nothing was written";
+    let over = home.run(&["run", "export", run, "--out", &path]).fails(2, "invalid_argument");
+    over.says(&format!("out: {path}: there is something of that name, and nothing is written over")).says(next);
+    let nowhere = home.run(&["run", "export", run, "--out", "/nowhere/at/all.json"]).fails(2, "invalid_argument");
+    nowhere.says("out: /nowhere/at/all.json: its folder is not there").says(next);
     let whole = std::fs::read_to_string(&file).expect("it was written");
     assert_eq!(home.run(&["run", "export", run]).ok().stdout, whole, "stdout gets the same");
     let elsewhere = Home::missing();
@@ -270,13 +322,15 @@ fn l34_a_recording_replays_anywhere_and_what_was_changed_in_it_is_found() {
         let file = elsewhere.file("r.json", content.as_bytes());
         elsewhere.run(&["run", "replay", "--file", &file])
     };
-    replayed(&whole).ok().shows("identical (6 steps, 3 cycles)");
+    replayed(&whole).ok().shows("identical (6 steps, 3 cycles), ends succeeded");
 
     let changed = |change: &dyn Fn(&mut Value)| {
         let mut recording: Value = serde_json::from_str(&whole).expect("a recording is JSON");
         change(&mut recording);
         recording.to_string()
     };
+    let shortened = changed(&|recording| recording["states"].as_array_mut().expect("a list").truncate(4));
+    replayed(&shortened).ok().shows("identical (4 steps, 2 cycles), ends running");
     let lied = changed(&|recording| recording["states"][2]["run"]["operations"] = json!(7));
     replayed(&lied).fails(8, "replay_diverged").shows("diverged at cycle 2, point A, run.operations").shows("expected 7");
     let older = changed(&|recording| {
@@ -326,6 +380,8 @@ fn k8_killed_at_any_moment_a_run_goes_on_and_no_effect_happens_twice() {
         let ended = started(&home, &file, &key);
         assert_eq!((&ended["status"], &ended["operations"]), (&json!("succeeded"), &json!(CYCLES)), "{ended:#}");
         assert_eq!(replays(&home, text(&ended, "id")), "identical");
+        let trace = home.json("verger.run-trace.v1", &["run", "trace", text(&ended, "id")]);
+        assert_eq!(trace["spent"]["tokens"], ended["tokens"], "a lost ask is in the trace, too");
         assert_eq!(tasks(&home), CYCLES * (kill as usize + 1), "after kill {kill}");
     }
     println!("{left_behind} of {KILLS} runs were left behind by a kill and resumed");
@@ -341,8 +397,8 @@ fn l31_a_run_that_died_and_was_stopped_waits_until_it_is_released() {
     let file = written(&home, &manifest);
     let mut child = start(home.command().args(["run", "start", "--manifest", &file, "--operation-id", "one"]));
     let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
-    let second = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("cycle 2: ")));
-    assert!(second.is_some(), "it gets as far as cycle 2");
+    let second = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("cycle 1: create_task is done")));
+    assert!(second.is_some(), "it gets as far as the pause after cycle 1");
     home.run(&["run", "list"]).ok().shows("gardener  running");
     child.kill().expect("our own child can be killed");
     child.wait().expect("our own child can be waited for");
@@ -351,7 +407,10 @@ fn l31_a_run_that_died_and_was_stopped_waits_until_it_is_released() {
     let waits = started(&home, &file, "one");
     assert_eq!((&waits["status"], &waits["waiting"]["reason"]), (&json!("waiting"), &json!("stopped")));
     let run = text(&waits, "id");
-    home.run(&["run", "resume", run]).ok().shows("waiting for stopped").says("stopped: everything (what is it doing?)");
+    home.run(&["run", "resume", run])
+        .ok()
+        .shows("waiting until it is no longer stopped")
+        .says("stopped: everything (what is it doing?)");
     assert_eq!(tasks(&home), before, "nothing happens while it is stopped");
     home.run(&["policy", "explain", "--agent", "gardener", "--tool", "ask"]).ok().shows("everything is stopped");
     home.run(&["stop", "--release"]).ok();
@@ -368,7 +427,7 @@ fn k17_a_wake_that_waits_is_queued_and_runs_after_what_was_left_behind() {
     let file = written(&home, &manifest);
     let mut child = start(home.command().args(["run", "start", "--manifest", &file, "--operation-id", "first"]));
     let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
-    let second = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("cycle 1: planned")));
+    let second = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("cycle 1: create_task is done")));
     assert!(second.is_some(), "it gets as far as cycle 1");
     child.kill().expect("our own child can be killed");
     child.wait().expect("our own child can be waited for");

@@ -56,7 +56,7 @@ fn l31_a_stop_of_everything_holds_until_a_person_releases_it() {
     assert_eq!(stopped(&home), [""; 0]);
     home.run(&["run", "resume"]).ok();
     assert_eq!((runs(&home), tasks(&home)), (vec![json!(["gardener", "succeeded", null])], json!(2)));
-    home.run(&["stop", "--release"]).ok().shows("everything was not stopped");
+    home.run(&["stop", "--release"]).ok().shows("there is no stop of everything");
     home.assert_sound();
 }
 
@@ -68,12 +68,15 @@ fn l31_a_stop_of_one_agent_leaves_the_others_alone() {
     let done = home.json("verger.stopped.v1", &["stop", "--agent", "gardener"]);
     let subject = text(&done, "subject");
     assert!(subject.starts_with("agent/agent_"), "{subject}");
-    home.run(&["stop", "--status"]).ok().shows("agent gardener");
+    home.run(&["stop", "--status"]).ok().shows("agent gardener").shows(&subject["agent/".len()..]);
+    home.run(&["stop", "--agent", "gardener"]).ok().shows("stopped agent gardener").shows("--release --agent gardener`");
     home.run(&["run", "start", "--manifest", &gardener]).ok();
     home.run(&["run", "start", "--manifest", &cook]).ok();
     let expected =
         [json!(["cook", "succeeded", null]), json!(["gardener", "waiting", "stopped"]), json!(["gardener", "succeeded", null])];
     assert_eq!(runs(&home), expected);
+    let waits = text(&home.json("verger.runs.v1", &["run", "list"])["runs"][1], "id").to_owned();
+    home.run(&["run", "show", &waits]).ok().shows("next: verger stop --release --agent gardener when it is safe again, then");
     // By its id it is the same agent.
     home.run(&["stop", "--release", "--agent", &subject["agent/".len()..]]).ok().shows("released");
     assert_eq!(stopped(&home), [""; 0]);
@@ -82,14 +85,17 @@ fn l31_a_stop_of_one_agent_leaves_the_others_alone() {
 #[test]
 fn l31_a_stop_of_a_class_of_tools_refuses_these_tools_only() {
     let home = Home::new();
-    home.run(&["stop", "--tools", "task"]).ok().shows("stopped tools/task");
+    home.run(&["stop", "--tools", "task"]).ok().shows("stopped tools of class task").shows("`verger stop --release --tools task`");
     home.run(&["run", "start", "--manifest", &agent(&home, "gardener")]).ok();
     assert_eq!((runs(&home), tasks(&home)), (vec![json!(["gardener", "succeeded", null])], json!(0)));
     home.run(&["stop", "--tools", "artefact"])
         .ok()
         .says("warning: no tool has the class `artefact` now; the known ones are artifact, question, task");
-    home.run(&["stop", "--release"]).ok().shows("everything was not stopped").shows("still stopped: tools/task, tools/artefact");
-    home.run(&["stop", "--release", "--tools", "artefact"]).ok().shows("still stopped: tools/task");
+    home.run(&["stop", "--release"])
+        .ok()
+        .shows("nothing to release: there is no stop of everything")
+        .shows("still stopped: tools of class task, tools of class artefact");
+    home.run(&["stop", "--release", "--tools", "artefact"]).ok().shows("still stopped: tools of class task");
     home.run(&["stop", "--release", "--tools", "task"]).ok();
     home.run(&["run", "start", "--manifest", &agent(&home, "gardener")]).ok();
     assert_eq!(tasks(&home), 1);
@@ -101,6 +107,8 @@ fn l31_a_repeated_stop_does_not_stop_again_what_was_released_since() {
     let stop = ["stop", "--operation-id", "drill"];
     assert_eq!(home.json("verger.stopped.v1", &stop)["repeated"], false);
     assert_eq!(home.json("verger.stopped.v1", &stop)["repeated"], true);
+    let reused = home.run(&["--json", "stop", "--operation-id", "drill", "--reason", "another"]).fails(4, "operation_id_reused");
+    assert_eq!(reused.says("operation id `drill` was used").error()["details"]["operation_id"], "drill");
     home.run(&["stop", "--release"]).ok();
     home.run(&stop).ok().shows("(it had been done before)").shows("verger stop --status");
     assert_eq!(stopped(&home), [""; 0]);

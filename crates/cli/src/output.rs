@@ -141,6 +141,11 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
+/// A number with its word: `1 cycle`, `2 cycles`.
+pub(crate) fn counted(count: i64, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+}
+
 /// One line of at most `width` characters.
 pub(crate) fn shortened(text: &str, width: usize) -> String {
     let line = plain(text).replace(['\n', '\t'], " ");
@@ -160,5 +165,10 @@ mod tests {
     fn a_note_cannot_drive_the_terminal() {
         assert_eq!(plain("a\x1b[2Jb\u{202e}c\nd"), "a\u{fffd}[2Jb\u{fffd}c\nd");
         assert_eq!(shortened("one\ntwo three", 7), "one tw…");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!([counted(0, "cycle"), counted(1, "cycle"), counted(2, "cycle")], ["0 cycles", "1 cycle", "2 cycles"]);
     }
 }

@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use control::manifest::Manifest;
+use control::run::{Run, RunStatus};
 use domain::causality::Domain;
 use domain::code::ErrorCode;
 use domain::commit::{Expected, Guard, Write};
-use domain::id::{AgentId, ManifestId, WorkspaceId};
+use domain::entry::Actor;
+use domain::id::{AgentId, ManifestId, OperationId, WorkspaceId};
 use domain::key::{RunKey, keyed};
 use domain::record::{Record, Value};
 use domain::records::agent::{Agent, AgentInteractionMode, AgentLifecycle};
 use domain::records::manifest::StoredManifest;
+use domain::records::prompt::{PromptItem, PromptState};
 use domain::records::slug::Slug;
 use domain::records::wake::{Wake, WakeReason, WakeState};
 use domain::records::wrappers::AgentConfig;
@@ -19,7 +22,7 @@ use domain::time::Timestamp;
 use serde_json::json;
 use store::store::Scan;
 
-use crate::engine::wakes;
+use crate::engine::{Drive, Progress, Scripted, wakes};
 use crate::house::{Held, House, expecting, held, put};
 use crate::operation::{ClientKey, owner};
 use crate::{Error, Result};
@@ -79,6 +82,9 @@ impl House {
 
     /// A person's pause: no new asks, plans and effects until it is resumed.
     pub fn pause_agent(&mut self, id: AgentId, key: &ClientKey) -> Result<()> {
+        if self.agent(id)?.lifecycle == AgentLifecycle::Active && !self.was_done(Domain::Agent, key)? {
+            self.fence_out(id)?;
+        }
         self.set_lifecycle(id, AgentLifecycle::Dormant, key, Vec::new())
     }
 
@@ -93,13 +99,7 @@ impl House {
             // Whether it was this that was done is decided before anything is fenced out.
             return self.set_lifecycle(id, AgentLifecycle::Destroyed, key, Vec::new());
         }
-        let fence = crate::engine::agent_fence(&id);
-        for domain in Domain::ALL {
-            self.place(*domain).fence(&fence, 1);
-        }
-        for domain in Domain::ALL {
-            self.raise_fence(*domain, &fence, 1)?;
-        }
+        self.fence_out(id)?;
         let now = self.now();
         let mut writes = Vec::new();
         for (wake_id, held) in self.read(Domain::Agent, |snapshot| wakes::waiting(snapshot, &id, None))? {
@@ -108,6 +108,23 @@ impl House {
             writes.push(put(&wake, wake_id.raw(), held.workspace, Expected::Version(held.version))?);
         }
         self.set_lifecycle(id, AgentLifecycle::Destroyed, key, writes)
+    }
+
+    /// What was decided for the agent so far is refused from here on, in memory first, then in every domain. Each time anew: an
+    /// attempt that died halfway must not have used the epoch up.
+    fn fence_out(&mut self, id: AgentId) -> Result<()> {
+        let fence = crate::engine::agent_fence(&id);
+        let mut epoch = 0;
+        for domain in Domain::ALL {
+            epoch = epoch.max(self.fence_epoch(*domain, &fence)?);
+        }
+        for domain in Domain::ALL {
+            self.place(*domain).fence(&fence, epoch + 1);
+        }
+        for domain in Domain::ALL {
+            self.raise_fence(*domain, &fence, epoch + 1)?;
+        }
+        Ok(())
     }
 
     fn set_lifecycle(&mut self, id: AgentId, lifecycle: AgentLifecycle, key: &ClientKey, mut writes: Vec<Write>) -> Result<()> {
@@ -128,6 +145,61 @@ impl House {
         let request = json!({ "command": "agent.lifecycle", "id": id, "to": lifecycle });
         let live = Guard::Live { spec: Agent::SPEC, id: id.raw() };
         self.act(Domain::Agent, owner(), key.operation_id(), &request, vec![live], writes)?;
+        Ok(())
+    }
+}
+
+/// LIMIT: points until a run of a destroyed agent has ended; it takes one.
+const ENDING_POINTS_MAX: usize = 8;
+
+impl House {
+    /// Ends what a destroyed agent has left waiting: its questions are withdrawn, and each of its runs ends with `agent_destroyed`. What
+    /// was left at work ends when it is gone on with. The runs that it looked at.
+    pub fn end_runs_of(&mut self, id: AgentId) -> Result<Vec<RunId>> {
+        let mut scan = Scan::new(Run::SPEC, "by_status");
+        scan.prefix = vec![Value::from(RunStatus::Waiting.as_str())];
+        let mut runs = Vec::new();
+        loop {
+            let page = self.page(Domain::Agent, &scan)?;
+            for row in &page.rows {
+                runs.extend(held::<Run>(row)?.map(|held| held.record).filter(|run| run.agent_id == id));
+            }
+            let Some(next) = page.next else { break };
+            scan.after = Some(next);
+        }
+        if !runs.is_empty() && self.incarnation == 0 {
+            self.begin_life()?;
+        }
+        for run in &runs {
+            self.withdraw_questions(run)?;
+            let mut drive = Drive::new(run.id());
+            for _ in 0..ENDING_POINTS_MAX {
+                // Nothing is asked and nothing carried out any more: the agent's own fence and every decision are against it.
+                if let Progress::Rests(_) = self.advance(&mut drive, &mut Scripted)? {
+                    break;
+                }
+            }
+        }
+        Ok(runs.iter().map(Run::id).collect())
+    }
+
+    /// Takes the open questions of a run back; a run that waits for people learns from it that no answer will come.
+    fn withdraw_questions(&mut self, run: &Run) -> Result<()> {
+        let now = self.now();
+        let mut writes = Vec::new();
+        for parked in &run.parked {
+            let item: Option<Held<PromptItem>> = self.held(Domain::Agent, &parked.item.raw())?;
+            let Some(Held { record, version, workspace }) = item.filter(|held| held.record.status == PromptState::Open) else {
+                continue;
+            };
+            let withdrawn = PromptItem { status: PromptState::Withdrawn, resolved_at: Some(now), ..record };
+            writes.push(put(&withdrawn, parked.item.raw(), workspace, Expected::Version(version))?);
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let operation_id = OperationId::of_client(&Actor::System, &format!("withdraw {} cycle {}", run.id(), run.cycle));
+        self.act(Domain::Agent, Actor::System, operation_id, &json!(["withdraw", run.id()]), Vec::new(), writes)?;
         Ok(())
     }
 }

@@ -12,8 +12,10 @@ use domain::records::budget::Amounts;
 use domain::records::slug::Slug;
 use policy::{Act, Approval, Capability, Decision, LayerVerdict, Request, Risk, Target, World, authorize, explain};
 
+use crate::engine;
 use crate::engine::{Recall, Scripted};
 use crate::house::{Held, House};
+use crate::waits::Shortfall;
 use crate::{Error, Result};
 
 /// One request with what every layer says of it.
@@ -27,6 +29,8 @@ pub struct Explanation {
     pub layers: Vec<LayerVerdict>,
     /// What was recorded, when the same facts lead to another verdict now: the rules have changed since.
     pub recorded: Option<Decision>,
+    /// The amount of the day's budget that does not suffice, when it is the budget that refuses.
+    pub shortfall: Option<Shortfall>,
 }
 
 /// A request that somebody imagines.
@@ -39,8 +43,8 @@ pub struct Imagined {
     pub tool: String,
     /// Where its target would be; the agent's own workspace unless given.
     pub target_workspace: Option<String>,
-    /// What the request would use up.
-    pub tokens: i64,
+    /// What the request would use up; an ask sets its manifest's reservation aside unless given.
+    pub tokens: Option<i64>,
 }
 
 impl House {
@@ -84,7 +88,9 @@ impl House {
         let manifest_id = agent.record.config.prompt_id.as_deref().and_then(|id| ManifestId::parse(id).ok());
         let no_manifest = || Error::new(ErrorCode::ManifestInvalid, format!("{agent_id} has no manifest"));
         let manifest = self.manifest(&manifest_id.ok_or_else(no_manifest)?)?;
-        let gate = self.gate(&agent_id, &agent.workspace, &manifest, &Scripted, self.now())?;
+        let now = self.now();
+        let gate =
+            self.read(Domain::Agent, |snapshot| engine::gate(snapshot, &agent_id, &agent.workspace, &manifest, &Scripted, now))?;
         let workspace = match &imagined.target_workspace {
             Some(slug) => self.workspace(slug)?,
             None => agent.workspace,
@@ -102,12 +108,16 @@ impl House {
                 act_of(name, &manifest, standing, kinds.iter().filter_map(|kind| target(kind)).collect())
             }
         };
-        let reservation = Amounts { tokens: imagined.tokens, ..Amounts::NONE };
+        // As the controller does: an ask reserves, and what an act uses up is counted when it is carried out.
+        let usual = if matches!(act, Act::Ask { .. }) { manifest.reservation } else { Amounts::NONE };
+        let reservation = Amounts { tokens: imagined.tokens.unwrap_or(usual.tokens), ..usual };
         let request = Request { agent: agent_id, act, reservation, approval: None };
+        let decision = authorize(&request, &gate.world);
         Ok(Explanation {
             what: imagined.tool.clone(),
             past: None,
-            decision: authorize(&request, &gate.world),
+            shortfall: shortfall(&request, &gate.world, &decision),
+            decision,
             layers: explain(&request, &gate.world),
             recorded: None,
         })
@@ -152,7 +162,7 @@ fn explain_action(agent: AgentId, cycle: &Cycle, action: &Action, world: &World)
     let Some(act) = &action.act else {
         // What could not even be planned was never put to the layers.
         let (past, decision) = (Some((cycle.number, operation)), action.decision.clone());
-        return Explanation { what: action.tool.clone(), past, decision, layers: Vec::new(), recorded: None };
+        return Explanation { what: action.tool.clone(), past, decision, layers: Vec::new(), recorded: None, shortfall: None };
     };
     let item = PromptItemId::of_operation(&action.operation_id);
     let answer = cycle.opened.answers.iter().find(|answer| answer.item == item);
@@ -179,6 +189,12 @@ fn past(
         past: Some((cycle, operation)),
         layers: explain(request, world),
         recorded: (decision != *recorded).then(|| recorded.clone()),
+        shortfall: shortfall(request, world, &decision),
         decision,
     }
+}
+
+fn shortfall(request: &Request, world: &World, decision: &Decision) -> Option<Shortfall> {
+    let refuses = decision.code == Some(ErrorCode::BudgetExceeded);
+    refuses.then(|| Shortfall::of(world.limits, world.used, request.reservation)).flatten()
 }

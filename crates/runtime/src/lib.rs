@@ -34,6 +34,7 @@ mod switches;
 mod tasks;
 pub mod trace;
 mod view;
+mod waits;
 mod worker;
 
 pub use agents::AgentRecord;
@@ -56,6 +57,7 @@ pub use run_bench::{Effort, ReplayFigure, RunFigure, RunReport, measure_runs};
 pub use runs::{AskView, RunLine, RunView, WaitView};
 pub use tasks::{TaskChange, TaskDone, TaskDraft};
 pub use view::View;
+pub use waits::{Needs, Shortfall};
 pub use worker::{Watched, Worker};
 
 pub use policy::{Decision, LayerVerdict};

@@ -13,6 +13,7 @@ use domain::limits::PERSON_TEXT_BYTES_MAX;
 use domain::plant::{self, Bug};
 use domain::record::{Record, Value};
 use domain::records::fence::Fence;
+use domain::records::lease::Lease;
 use domain::records::prompt::{PromptItem, PromptResponse, PromptState, Verdict};
 use domain::records::switch::{Switch, SwitchSubject};
 use domain::records::wake::{Wake, WakeReason, WakeState};
@@ -24,6 +25,9 @@ use crate::engine::point::Context;
 use crate::house::{Held, House, expecting, held, put};
 use crate::operation::{ClientKey, owner};
 use crate::{Error, Result};
+
+/// LIMIT: characters of an earlier answer that a message repeats.
+const SHOWN_CHARS_MAX: usize = 60;
 
 /// Where a stop is in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,10 +52,11 @@ impl House {
         let item = known.ok_or_else(|| Error::new(ErrorCode::PromptNotFound, format!("there is no {id}")))?;
         let repeat = self.read(Domain::Agent, |snapshot| Ok(snapshot.outcome(&operation_id)?.is_some()))?;
         let now = self.now();
-        if !repeat {
-            answerable(&item.record, verdict, id, now)?;
-        }
         let response_id = PromptResponseId::of_item(&id);
+        if !repeat {
+            let first: Option<Held<PromptResponse>> = self.held(Domain::Agent, &response_id.raw())?;
+            answerable(&item.record, first.map(|held| held.record).as_ref(), verdict, id, now)?;
+        }
         let PromptItem { agent_id, run_id, run_key, gates, .. } = item.record.clone();
         let response = PromptResponse {
             prompt_item_id: id,
@@ -109,9 +114,16 @@ impl House {
             return Err(Error::new(ErrorCode::RunEnded, message));
         };
         let context = Context { version: Some(held.version), before: Some(&state.run), gate: None };
-        let mut commit = self.point(&taken, &context)?;
+        let reader = self.reader(Domain::Agent);
+        let agent = reader.read()?;
+        let mut commit = self.point(agent.as_ref(), &taken, &context)?;
+        drop(agent);
         // A person's act belongs to no life of the process, and is named by the person.
         commit.guards.clear();
+        commit.cause.depth = 0;
+        if !taken.state.run.status.is_terminal() {
+            commit.writes.retain(|write| write.spec != Lease::SPEC);
+        }
         commit.operation_id = operation_id;
         commit.request = crate::house::canonical(&request)?;
         commit.actor = owner();
@@ -238,12 +250,12 @@ fn switch_write(
     put(&switch, subject.row_id(), WorkspaceId::NONE, expecting(known.map(|held| held.version)))
 }
 
-fn answerable(item: &PromptItem, verdict: Verdict, id: PromptItemId, now: Timestamp) -> Result<()> {
+fn answerable(item: &PromptItem, first: Option<&PromptResponse>, verdict: Verdict, id: PromptItemId, now: Timestamp) -> Result<()> {
     if item.status == PromptState::Expired || (item.status == PromptState::Open && item.required_by <= now) {
         return Err(Error::new(ErrorCode::PromptExpired, format!("{id} expired at {}", item.required_by)));
     }
     if item.status != PromptState::Open {
-        return Err(Error::new(ErrorCode::PromptClosed, format!("{id} takes no answer any more: it is {}", item.status)));
+        return Err(Error::new(ErrorCode::PromptClosed, format!("{id} takes no answer any more: {}", closed(item, first))));
     }
     let fits = match verdict {
         Verdict::Approve => item.gates.is_some(),
@@ -256,6 +268,23 @@ fn answerable(item: &PromptItem, verdict: Verdict, id: PromptItemId, now: Timest
     let rule =
         if item.gates.is_some() { "an act waits for it: approve or deny it" } else { "it is a question: reply to it, or deny it" };
     Err(Error::argument(verdict.as_str(), &format!("{id}: {rule}")))
+}
+
+/// How and when an item came to its end.
+fn closed(item: &PromptItem, first: Option<&PromptResponse>) -> String {
+    let how = match first.map(|response| (response.verdict, response.text.as_str())) {
+        Some((Verdict::Approve, _)) => "it was approved".to_owned(),
+        Some((Verdict::Deny, _)) => "it was denied".to_owned(),
+        Some((Verdict::Reply, text)) => format!("it was answered with `{}`", shortened(text)),
+        None => format!("it is {}", item.status),
+    };
+    item.resolved_at.map_or_else(|| how.clone(), |at| format!("{how} at {at}"))
+}
+
+/// The beginning of a text, on one line.
+fn shortened(text: &str) -> String {
+    let line: String = text.chars().take(SHOWN_CHARS_MAX).map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    if text.chars().nth(SHOWN_CHARS_MAX).is_some() { format!("{line}…") } else { line }
 }
 
 /// An answer is a wake addressed to the run that asked.

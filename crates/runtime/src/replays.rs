@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use control::replay::{Divergence, RECORDING_SCHEMA, Recording, Report, replay};
-use control::run::BEHAVIOUR_VERSION;
+use control::run::{BEHAVIOUR_VERSION, RunStatus};
 use domain::code::ErrorCode;
 use domain::id::RunId;
 use serde::Deserialize;
@@ -20,10 +20,24 @@ const RECORDING_BYTES_MAX: u64 = 256 << 20;
 /// What a replay found. Nothing outside the recording was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replayed {
-    Identical { run_id: RunId, steps: usize, cycles: u32 },
-    Diverged { run_id: RunId, divergence: Divergence },
-    OtherBehaviour { recorded: u32, known: u32 },
-    Erased { what: String },
+    /// `status` is how the run stands at the end of the recording: one that was cut does not end.
+    Identical {
+        run_id: RunId,
+        steps: usize,
+        cycles: u32,
+        status: RunStatus,
+    },
+    Diverged {
+        run_id: RunId,
+        divergence: Divergence,
+    },
+    OtherBehaviour {
+        recorded: u32,
+        known: u32,
+    },
+    Erased {
+        what: String,
+    },
 }
 
 impl House {
@@ -93,7 +107,11 @@ fn replayed(recording: &Recording) -> Result<Replayed> {
     let run_id = recording.run_id;
     let report = replay(recording).map_err(|error| Error::new(ErrorCode::RecordingDamaged, error.to_string()))?;
     Ok(match report {
-        Report::Identical { steps, cycles } => Replayed::Identical { run_id, steps, cycles },
+        Report::Identical { steps, cycles } => {
+            // A recording without states is damaged, so there is a last one.
+            let status = recording.states.last().map_or(RunStatus::Running, |state| state.run.status);
+            Replayed::Identical { run_id, steps, cycles, status }
+        }
         Report::Diverged(divergence) => Replayed::Diverged { run_id, divergence },
         Report::OtherBehaviour { recorded, known } => Replayed::OtherBehaviour { recorded, known },
         Report::Erased { cycle, what } => Replayed::Erased { what: format!("{what} (cycle {cycle})") },

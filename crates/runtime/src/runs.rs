@@ -11,14 +11,16 @@ use domain::limits::PAGE_ROWS_MAX;
 use domain::record::{Record, Value};
 use domain::records::agent::Agent;
 use domain::records::budget::Amounts;
-use domain::records::prompt::PromptItem;
+use domain::records::prompt::{PromptItem, PromptState};
 use domain::records::wake::{Wake, WakeReason, WakeState};
 use domain::time::Timestamp;
 use serde::Serialize;
 use serde_json::json;
-use store::store::{Direction, Scan};
+use store::store::{Direction, Scan, Snapshot};
 
 use crate::house::{Held, House, held};
+use crate::inbox::standing;
+use crate::waits::Needs;
 use crate::{Error, Result};
 
 /// LIMIT: candidates that an ambiguous id is answered with.
@@ -35,6 +37,8 @@ pub struct RunLine {
     pub agent: String,
     pub status: RunStatus,
     pub waiting: Option<WaitReason>,
+    /// It waited for people, and what became of a question lets it go on.
+    pub resolved: Option<PromptState>,
     pub code: Option<String>,
     pub cycles: u32,
     pub operations: u32,
@@ -76,6 +80,7 @@ pub struct RunView {
 pub struct WaitView {
     pub reason: WaitReason,
     pub until: Option<Timestamp>,
+    pub needs: Needs,
 }
 
 /// A question of the run that waits for a person.
@@ -88,6 +93,10 @@ pub struct AskView {
     /// An approval is answered with yes or no, a question with words.
     pub approval: bool,
     pub text: String,
+    /// What a reply has to be one of, where there is a choice.
+    pub options: Vec<String>,
+    /// How it stands now: one that nobody answered in time is expired, whether or not that was written down.
+    pub status: PromptState,
     pub required_by: Option<Timestamp>,
 }
 
@@ -170,6 +179,7 @@ impl House {
     }
 
     fn view_of(&self, run: &Run) -> Result<RunView> {
+        let now = self.now();
         let mut asks = Vec::new();
         for parked in &run.parked {
             let item: Option<Held<PromptItem>> = self.held(Domain::Agent, &parked.item.raw())?;
@@ -181,11 +191,17 @@ impl House {
                 tool: tool.clone(),
                 operation_id: *operation_id,
                 approval: item.as_ref().is_none_or(|item| item.gates.is_some()),
+                // One that is gone will not be answered.
+                status: item.as_ref().map_or(PromptState::Withdrawn, |item| standing(item, now)),
                 required_by: item.as_ref().map(|item| item.required_by),
+                options: item.as_ref().map_or_else(Vec::new, |item| item.options.clone()),
                 text: item.map_or_else(String::new, |item| item.prompt_text),
             });
         }
-        let waiting = run.waiting.as_ref().map(|waiting| WaitView { reason: waiting.reason, until: waiting.until });
+        let waiting = match &run.waiting {
+            Some(waiting) => Some(WaitView { reason: waiting.reason, until: waiting.until, needs: self.needs(run, &asks)? }),
+            None => None,
+        };
         Ok(RunView {
             id: run.id(),
             coalesced_from: None,
@@ -267,6 +283,7 @@ impl House {
 
     /// What waits for its turn, then the newest runs.
     pub fn runs(&self, limit: usize) -> Result<Vec<RunLine>> {
+        let now = self.now();
         let mut lines = self.read(Domain::Agent, |snapshot| {
             let mut lines = Vec::new();
             let mut scan = Scan::new(Wake::SPEC, "by_status");
@@ -280,7 +297,9 @@ impl House {
             scan.direction = Direction::Backward;
             scan.limit = limit.min(scan.limit);
             for row in snapshot.scan(&scan)?.rows {
-                lines.extend(held::<Run>(&row)?.map(|held| line(&held.record)));
+                let Some(Held { record: run, .. }) = held::<Run>(&row)? else { continue };
+                let resolved = resolved(snapshot, &run, now)?;
+                lines.push(RunLine { resolved, ..line(&run) });
             }
             lines.truncate(limit);
             Ok(lines)
@@ -296,6 +315,24 @@ fn missing(id: &RunId) -> Error {
     Error::new(ErrorCode::RunNotFound, format!("there is no {id}"))
 }
 
+/// What became of the questions of a run that waits for people, if it may go on.
+fn resolved(snapshot: &dyn Snapshot, run: &Run, now: Timestamp) -> Result<Option<PromptState>> {
+    if run.waiting.as_ref().is_none_or(|waiting| waiting.reason != WaitReason::People) {
+        return Ok(None);
+    }
+    let mut found = None;
+    for parked in &run.parked {
+        let row = snapshot.get(PromptItem::SPEC, &parked.item.raw())?;
+        let item = row.map(|row| held::<PromptItem>(&row)).transpose()?.flatten();
+        match item.map_or(PromptState::Withdrawn, |item| standing(&item.record, now)) {
+            PromptState::Open => {}
+            PromptState::Answered => return Ok(Some(PromptState::Answered)),
+            ended @ (PromptState::Expired | PromptState::Withdrawn) => found = Some(ended),
+        }
+    }
+    Ok(found)
+}
+
 fn queued(wake: &Wake) -> RunLine {
     RunLine {
         id: RunId::of_key(&wake.run_key),
@@ -303,6 +340,7 @@ fn queued(wake: &Wake) -> RunLine {
         agent: String::new(),
         status: RunStatus::Queued,
         waiting: None,
+        resolved: None,
         code: None,
         cycles: 0,
         operations: 0,
@@ -318,6 +356,7 @@ fn line(run: &Run) -> RunLine {
         agent: String::new(),
         status: run.status,
         waiting: run.waiting.as_ref().map(|waiting| waiting.reason),
+        resolved: None,
         code: run.code.clone(),
         cycles: run.cycle,
         operations: run.operations,

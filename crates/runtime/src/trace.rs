@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use control::action::{Action, ActionState, Effect, Seen};
 use control::cycle::{AnswerFact, AnswerVerdict, Cycle, CycleKind};
 use control::dialect::Fault;
+use control::run::Run;
+use domain::causality::Domain;
 use domain::entry::Actor;
 use domain::id::{OperationId, PromptItemId, RunId, TaskId};
 use domain::records::budget::Amounts;
@@ -35,6 +37,10 @@ pub struct CycleTrace {
     pub kind: CycleKind,
     pub opened_at: Timestamp,
     pub reserved: Amounts,
+    /// What its lost asks had set aside: nobody knows what they used, so it counts as spent.
+    pub lost: Amounts,
+    /// How many of its asks were lost.
+    pub lost_asks: u32,
     /// What people had said when it was opened.
     pub answers: Vec<AnswerTrace>,
     pub ask: Option<AskTrace>,
@@ -126,13 +132,41 @@ impl House {
     /// Tells a run.
     pub fn trace(&self, id: &RunId) -> Result<Trace> {
         let run = self.run_view(id)?;
-        let cycles: Vec<_> = self.cycles(&run.id)?.iter().map(cycle_trace).collect();
-        let spent = cycles.iter().filter_map(|cycle| cycle.spent).fold(Amounts::NONE, Amounts::plus);
+        let Some(held) = self.held::<Run>(Domain::Agent, &run.id.raw())? else {
+            // A wake alone: nothing was asked, nothing was used up.
+            return Ok(Trace { run, cycles: Vec::new(), spent: Amounts::NONE });
+        };
+        let ask = self.manifest_of_run(&held.record)?.reservation;
+        let cycles: Vec<_> = self.cycles(&run.id)?.iter().map(|cycle| cycle_trace(cycle, &held.record, ask)).collect();
+        let spent = cycles.iter().map(|cycle| cycle.spent.unwrap_or(Amounts::NONE).plus(cycle.lost));
+        let spent = spent.fold(Amounts::NONE, Amounts::plus);
         Ok(Trace { run, cycles, spent })
+    }
+
+    /// Tells one cycle of a run, for whoever watches it.
+    pub fn trace_cycle(&self, id: &RunId, number: u32) -> Result<Option<CycleTrace>> {
+        let run = self.run(id)?;
+        let ask = self.manifest_of_run(&run)?.reservation;
+        let held = self.held::<Cycle>(Domain::Agent, &Cycle::id_of(id, number).raw())?;
+        Ok(held.map(|held| cycle_trace(&held.record, &run, ask)))
     }
 }
 
-fn cycle_trace(cycle: &Cycle) -> CycleTrace {
+/// How many asks of a cycle were lost: each attempt after the first follows one, and so does a rest or an end while one was under way,
+/// which leaves nothing set aside.
+fn lost_asks(cycle: &Cycle, run: &Run) -> u32 {
+    let given_up =
+        cycle.opened.kind == CycleKind::Ask && cycle.decided.is_none() && cycle.closed.is_none() && run.reserved.is_none();
+    cycle.attempt.saturating_sub(1) + u32::from(given_up)
+}
+
+fn times(amounts: Amounts, count: u32) -> Amounts {
+    (0..count).fold(Amounts::NONE, |sum, _| sum.plus(amounts))
+}
+
+/// `ask` is what each ask of the run sets aside.
+fn cycle_trace(cycle: &Cycle, run: &Run, ask: Amounts) -> CycleTrace {
+    let lost_asks = lost_asks(cycle, run);
     let decided = cycle.decided.as_ref();
     let decoded = decided.and_then(|decided| decided.decoded.as_ref());
     let narration_bytes = decoded.map_or(0, |decoded| decoded.narration_bytes);
@@ -148,6 +182,8 @@ fn cycle_trace(cycle: &Cycle) -> CycleTrace {
         kind: cycle.opened.kind,
         opened_at: cycle.opened.at,
         reserved: cycle.opened.reserved,
+        lost: times(ask, lost_asks),
+        lost_asks,
         answers: cycle.opened.answers.iter().map(answer_trace).collect(),
         ask: ask_trace(cycle),
         reply,

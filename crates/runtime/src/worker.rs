@@ -83,7 +83,7 @@ impl<'a> Worker<'a> {
         if run.manifest_id == ManifestId::of_content(&content) {
             return Ok(());
         }
-        let message = format!("operation {} started {}, of another manifest than this", key.as_str(), run.id());
+        let message = format!("operation `{}` started {}, of another manifest than this", key.as_str(), run.id());
         Err(Error::new(ErrorCode::OperationIdReused, message))
     }
 

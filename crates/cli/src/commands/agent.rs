@@ -50,8 +50,14 @@ pub(crate) fn run(command: &AgentCommand, home: &Home, env: &Env, out: &mut Out)
         AgentCommand::Destroy { yes: false, .. } => {
             Err(Error::argument("agent destroy", "nothing brings a destroyed agent back; say --yes if that is meant").into())
         }
-        AgentCommand::Destroy { agent, yes: true } => change(agent, home, env, out, "destroyed", House::destroy_agent),
+        AgentCommand::Destroy { agent, yes: true } => change(agent, home, env, out, "destroyed", destroy),
     }
+}
+
+/// What the agent has left waiting ends with it. A repeat finds what a crash has left over.
+fn destroy(house: &mut House, id: AgentId, key: &ClientKey) -> runtime::Result<()> {
+    house.destroy_agent(id, key)?;
+    house.end_runs_of(id).map(|_| ())
 }
 
 fn change(
@@ -62,11 +68,12 @@ fn change(
     verb: &str,
     command: impl FnOnce(&mut House, AgentId, &ClientKey) -> runtime::Result<()>,
 ) -> Result<(), Failure> {
-    let ((agent, repeated), key) = act(home, env, &args.operation, |house, key| {
+    let ((agent, before, repeated), key) = act(home, env, &args.operation, |house, key| {
         let id = house.agent_by_name(&args.place.workspace, &args.agent)?;
         let repeated = house.was_done(Domain::Agent, key)?;
+        let before = house.agent(id)?.lifecycle;
         command(house, id, key)?;
-        Ok((house.agent(id)?, repeated))
+        Ok((house.agent(id)?, before, repeated))
     })?;
     if out.json {
         let mut content = document(&agent);
@@ -75,7 +82,14 @@ fn change(
         return out.document("verger.agent-changed.v1", content);
     }
     let name = out.bold(agent.name.as_str());
-    out.line(&format!("{verb} {name}{}; it is {}", again(repeated), words(agent.lifecycle)))?;
+    out.line(&if repeated {
+        // The answer is to the first request; the agent may have become something else since.
+        format!("{verb} {name}{}; it is {} now", again(repeated), words(agent.lifecycle))
+    } else if before == agent.lifecycle {
+        format!("{name} was {} already", words(before))
+    } else {
+        format!("{verb} {name}")
+    })?;
     if agent.lifecycle == AgentLifecycle::Active {
         let hint = out.dim("next: verger run resume");
         out.line(&hint)?;

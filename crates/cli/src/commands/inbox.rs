@@ -1,7 +1,7 @@
 //! `verger inbox …`: everything that waits for a person's answer.
 
 use clap::{Args, Subcommand};
-use domain::id::PromptItemId;
+use domain::id::{PromptItemId, RunId};
 use domain::records::prompt::{PromptState, Verdict};
 use domain::time::Timestamp;
 use runtime::{Env, Home, House, PromptPage, PromptRecord, View};
@@ -68,7 +68,8 @@ pub(crate) fn run(command: &InboxCommand, home: &Home, env: &Env, out: &mut Out)
         }
         InboxCommand::Show { item } => {
             let house = View::open(home, env)?.house(env);
-            show(&house.prompt(*item)?, &house, out)
+            let record = house.prompt(*item)?;
+            show(&record, &house.prompt_context(&record)?, &house, out)
         }
         InboxCommand::Approve(args) => answer(args.item, Verdict::Approve, args.text(), &args.operation, home, env, out),
         InboxCommand::Deny(args) => answer(args.item, Verdict::Deny, args.text(), &args.operation, home, env, out),
@@ -142,9 +143,11 @@ fn list(page: &PromptPage, state: PromptState, house: &House, out: &mut Out) -> 
     Ok(())
 }
 
-fn show(record: &PromptRecord, house: &House, out: &mut Out) -> Result<(), Failure> {
+fn show(record: &PromptRecord, context: &str, house: &House, out: &mut Out) -> Result<(), Failure> {
     if out.json {
-        return out.document("verger.inbox-item.v1", document(record, house));
+        let mut content = document(record, house);
+        content["context"] = json!(context);
+        return out.document("verger.inbox-item.v1", content);
     }
     let item = &record.item;
     let agent = agent_name(record, house);
@@ -162,6 +165,12 @@ fn show(record: &PromptRecord, house: &House, out: &mut Out) -> Result<(), Failu
     for line in plain(&item.prompt_text).lines() {
         out.line(&format!("  │ {line}"))?;
     }
+    if !context.is_empty() {
+        out.line("\n  it says what this is about:")?;
+        for line in plain(context).lines() {
+            out.line(&format!("  │ {line}"))?;
+        }
+    }
     for option in &item.options {
         out.line(&format!("  · {}", shortened(option, 76)))?;
     }
@@ -174,15 +183,21 @@ fn show(record: &PromptRecord, house: &House, out: &mut Out) -> Result<(), Failu
             response.responded_at.as_title()
         ))?;
     }
-    if item.status == PromptState::Open {
-        let hint = match &item.gates {
-            Some(_) => format!("next: verger inbox approve {0}, or verger inbox deny {0} --reason …", record.id),
-            None => format!("next: verger inbox reply {} …", record.id),
-        };
-        let hint = out.dim(&format!("\n{hint}"));
-        out.line(&hint)?;
-    }
-    Ok(())
+    let next = match (item.status, &item.gates) {
+        (PromptState::Open, Some(_)) => format!("verger inbox approve {0}, or verger inbox deny {0} --reason …", record.id),
+        (PromptState::Open, None) => format!("verger inbox reply {0} …, or verger inbox deny {0}", record.id),
+        (PromptState::Answered | PromptState::Expired, _) if waits(item.run_id, house) => {
+            format!("verger run resume {}", item.run_id)
+        }
+        (PromptState::Answered | PromptState::Expired | PromptState::Withdrawn, _) => return Ok(()),
+    };
+    let hint = out.dim(&format!("\nnext: {next}"));
+    out.line(&hint)
+}
+
+/// Whether a run has not learnt yet what became of its question.
+fn waits(run: RunId, house: &House) -> bool {
+    house.run_view(&run).is_ok_and(|view| view.waiting.is_some())
 }
 
 fn past(verdict: Verdict) -> &'static str {
@@ -202,10 +217,10 @@ fn agent_name(record: &PromptRecord, house: &House) -> String {
 fn outlook(record: &PromptRecord, now: Timestamp) -> String {
     let item = &record.item;
     match (item.status, item.resolved_at) {
-        (PromptState::Open, _) if item.required_by <= now => "no time: too late".to_owned(),
         (PromptState::Open, _) => span(now, item.required_by),
         (_, Some(at)) => at.as_title(),
-        (_, None) => String::new(),
+        // Too late, and nobody has written it down yet.
+        (_, None) => item.required_by.as_title(),
     }
 }
 
@@ -232,8 +247,7 @@ fn document(record: &PromptRecord, house: &House) -> Value {
         "id": record.id, "version": record.version, "workspace": record.workspace, "agent_id": item.agent_id,
         "agent": agent_name(record, house), "run_id": item.run_id, "interaction_type": item.interaction_type,
         "prompt_text": item.prompt_text, "options": item.options, "gates": item.gates, "status": item.status,
-        "too_late": item.status == PromptState::Open && item.required_by <= house.now(), "created_at": item.created_at,
-        "required_by": item.required_by, "resolved_at": item.resolved_at, "response": response,
+        "created_at": item.created_at, "required_by": item.required_by, "resolved_at": item.resolved_at, "response": response,
     })
 }
 

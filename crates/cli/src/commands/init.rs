@@ -7,6 +7,8 @@ use serde_json::json;
 
 use crate::output::{Failure, Out};
 
+const EXAMPLE: &str = "examples/agents/planner.yaml";
+
 pub(crate) fn run(home: &Home, home_flag: Option<&Path>, env: &Env, out: &mut Out) -> Result<(), Failure> {
     let made = Handle::init(home, env)?;
     if out.json {
@@ -19,6 +21,14 @@ pub(crate) fn run(home: &Home, home_flag: Option<&Path>, env: &Env, out: &mut Ou
         // Whoever named the home by hand has to name it again.
         let named = home_flag.map_or(String::new(), |home| format!(" --home '{}'", home.display()));
         let hint = out.dim(&format!("next: verger{named} note add \"My first note\""));
+        out.line(&hint)?;
+        // In a clone there is a manifest to begin with; elsewhere the demonstration shows an agent at work.
+        let agents = if Path::new(EXAMPLE).is_file() {
+            format!("or, for an agent: verger{named} run start --manifest {EXAMPLE}")
+        } else {
+            "or, for an agent: see one at work with `verger demo`, then write a manifest (docs/manifests.md)".to_owned()
+        };
+        let hint = out.dim(&agents);
         out.line(&hint)?;
     }
     Ok(())

@@ -10,9 +10,10 @@ use domain::limits::NOTE_TEXT_BYTES_MAX;
 use runtime::{ClientKey, Env, Error, Handle, Home, NoteChange, NoteDone, NoteDraft, NoteRecord, NoteVersion, View};
 use serde_json::{Value, json};
 
+use crate::commands::acting::naming;
 use crate::commands::note_lines;
 use crate::io_error;
-use crate::output::{Failure, Out, note, plain, shortened};
+use crate::output::{Failure, Out, counted, note, plain, shortened};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NoteCommand {
@@ -217,7 +218,7 @@ fn write(
     if let Err(error) = handle.close() {
         note(&format!("warning[{}]: {error}", error.code));
     }
-    let done = result?;
+    let done = result.map_err(|error| naming(error, Some(&key)))?;
     if out.json {
         let content = json!({ "id": done.id, "version": done.version, "operation_id": done.operation_id.as_str(), "repeated": done.repeated });
         return out.document("verger.note-written.v1", content);
@@ -229,7 +230,8 @@ fn write(
 pub(super) fn open(home: &Home, env: &Env) -> Result<Handle, Failure> {
     let opened = Handle::open(home, env)?;
     if opened.recovered > 0 {
-        note(&format!("finished {} cycles that a crash had interrupted between an effect and its outcome", opened.recovered));
+        let cycles = counted(i64::try_from(opened.recovered).unwrap_or(i64::MAX), "cycle");
+        note(&format!("finished {cycles} that a crash had interrupted between an effect and its outcome"));
     }
     Ok(opened.handle)
 }

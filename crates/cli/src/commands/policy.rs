@@ -1,7 +1,7 @@
 //! `verger policy …`: why something was, or would be, allowed.
 
 use clap::{Args, Subcommand};
-use runtime::{Env, Explanation, Home, Imagined, View};
+use runtime::{Env, Explanation, Home, Imagined, Shortfall, View};
 use serde_json::{Value, json};
 
 use crate::output::{Failure, Out};
@@ -32,9 +32,9 @@ pub(crate) struct ExplainArgs {
     /// A workspace in which its target would be [default: the agent's own]
     #[arg(long, requires = "agent", value_name = "WORKSPACE", help_heading = "An imagined act")]
     target_workspace: Option<String>,
-    /// What it would use up
-    #[arg(long, requires = "agent", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..=1 << 50), help_heading = "An imagined act")]
-    tokens: i64,
+    /// Tokens that it would set aside [default: for `ask`, the manifest's reservation]
+    #[arg(long, requires = "agent", value_parser = clap::value_parser!(i64).range(0..=1 << 50), help_heading = "An imagined act")]
+    tokens: Option<i64>,
 }
 
 pub(crate) fn run(command: &PolicyCommand, home: &Home, env: &Env, out: &mut Out) -> Result<(), Failure> {
@@ -82,6 +82,9 @@ fn show(explanation: &Explanation, out: &mut Out) -> Result<(), Failure> {
     };
     let code = decision.code.map(|code| format!(" [{code}]")).unwrap_or_default();
     out.line(&format!("{heading}{place}: {}, {}{code}", decision.verdict, decision.rule))?;
+    if let Some(Shortfall { amount, limit, used, wanted }) = &explanation.shortfall {
+        out.line(&format!("{amount}: limit {limit}, used {used}, wanted {wanted}"))?;
+    }
     if let Some(code) = decision.code {
         let next = out.dim(&format!("next: {}", code.next_step()));
         out.line(&next)?;
@@ -117,6 +120,7 @@ fn document(explanation: &Explanation) -> Value {
         "cycle": explanation.past.as_ref().map(|(cycle, _)| cycle),
         "operation_id": explanation.past.as_ref().and_then(|(_, operation)| *operation),
         "decision": decision(&explanation.decision),
+        "shortfall": explanation.shortfall,
         "recorded": explanation.recorded.as_ref().map(decision),
         "layers": explanation.layers.iter().map(layer).collect::<Vec<_>>(),
     })

@@ -4,13 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use domain::code::ErrorCode;
-use runtime::{AskView, ClientKey, Env, Error, Handle, Home, RunLine, RunView, View, Watched, read_manifest};
-use serde_json::{Value, json};
+use domain::records::budget::Amounts;
+use runtime::{ClientKey, Env, Error, Handle, Home, RunLine, RunView, View, Watched, read_manifest};
+use serde_json::json;
 
-use crate::commands::acting::tell_stops;
+use crate::commands::acting::{naming, tell_stops};
 use crate::commands::note::open;
+use crate::commands::run_progress::Teller;
+use crate::commands::run_show::{document, show, status};
 use crate::commands::{run_replay, run_trace};
-use crate::output::{Failure, Out, note, plain, shortened};
+use crate::output::{Failure, Out, counted, note};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunCommand {
@@ -84,6 +87,7 @@ pub(crate) fn run(command: &RunCommand, home: &dyn Fn() -> runtime::Result<Home>
             // A manifest that does not read is told without touching the home.
             let manifest = read_manifest(manifest)?;
             let key = key(operation_id.as_deref(), env)?;
+            tell_reservation(&manifest.reservation, &manifest.budget);
             with_home(&home()?, env, out, Some(&key), |handle, watch| handle.worker(watch)?.start(&manifest, &key))
         }
         RunCommand::Resume { run: Some(run) } => {
@@ -141,26 +145,29 @@ fn with_home(
         note(&format!("operation {}", key.as_str()));
     }
     tell_stops(&handle.house());
-    let worked = work(&handle, &mut told);
+    let mut teller = Teller::new(handle.house(), false);
+    let worked = work(&handle, &mut |point| teller.tell(point));
+    let disappointed = std::mem::take(&mut teller.disappointed);
+    drop(teller);
     close(handle);
-    let view = worked?;
+    let view = worked.map_err(|error| naming(error, key))?;
     if out.json {
+        disappointed.iter().for_each(|line| note(line));
         out.document("verger.run.v1", document(&view))?;
     } else {
+        disappointed.iter().try_for_each(|line| out.line(line))?;
         show(&view, out)?;
     }
     ended(&view)
 }
 
-/// A durable point, as whoever waits for the answer sees it.
-fn told(point: &Watched) {
-    let attempt = if point.attempt > 1 { format!(" (attempt {})", point.attempt) } else { String::new() };
-    let state = match point.waiting {
-        Some(reason) => format!("waits: {reason}"),
-        None if point.status.is_terminal() => point.status.to_string(),
-        None => point.phase.to_string(),
-    };
-    note(&format!("cycle {}{attempt}: {state}", point.cycle));
+/// An ask that sets more aside than the day has never leaves: whoever wrote that should learn it before it waits.
+fn tell_reservation(reservation: &Amounts, budget: &Amounts) {
+    for ((name, reserved), (_, limit)) in reservation.named().into_iter().zip(budget.named()) {
+        if reserved > limit {
+            note(&format!("warning: one ask reserves {reserved} {name}, more than the manifest's budget of {limit} for a day"));
+        }
+    }
 }
 
 fn close(handle: Handle) {
@@ -177,27 +184,33 @@ fn ended(view: &RunView) -> Result<(), Failure> {
     }
     let code = view.code.as_deref().and_then(|text| ErrorCode::ALL.iter().copied().find(|code| code.as_str() == text));
     let Some(code) = code else { return Ok(()) };
-    note(&format!("error[{code}]: {} {} after {} cycles\n  next: {}", view.id, view.status, view.cycles, code.next_step()));
+    let cycles = counted(view.cycles.into(), "cycle");
+    note(&format!("error[{code}]: {} {} after {cycles}\n  next: {}", view.id, view.status, code.next_step()));
     Err(Failure::Exit(code.exit_code()))
 }
 
 fn resume_all(home: &Home, env: &Env, out: &mut Out) -> Result<(), Failure> {
     let handle = open(home, env)?;
     tell_stops(&handle.house());
-    let worked = handle.worker(&mut told).and_then(|mut worker| worker.resume_all());
+    let mut teller = Teller::new(handle.house(), true);
+    let worked = handle.worker(&mut |point: &Watched| teller.tell(point)).and_then(|mut worker| worker.resume_all());
+    let disappointed = std::mem::take(&mut teller.disappointed);
+    drop(teller);
     close(handle);
     let views = worked?;
     if out.json {
+        disappointed.iter().for_each(|line| note(line));
         let runs: Vec<_> = views.iter().map(document).collect();
-        return out.document("verger.runs-resumed.v1", json!({ "runs": runs }));
+        out.document("verger.runs-resumed.v1", json!({ "runs": runs }))?;
+    } else if views.is_empty() {
+        out.line("nothing can go on now; see what waits with `verger run list`")?;
+    } else {
+        disappointed.iter().try_for_each(|line| out.line(line))?;
+        views.iter().try_for_each(|view| show(view, out))?;
     }
-    if views.is_empty() {
-        return out.line("nothing can go on now; see what waits with `verger run list`");
-    }
-    for view in &views {
-        show(view, out)?;
-    }
-    Ok(())
+    // Each is told; the first that did not succeed decides how the command ends.
+    let ends: Vec<_> = views.iter().map(ended).collect();
+    ends.into_iter().collect()
 }
 
 fn cancel(run: &str, operation_id: Option<&str>, home: &Home, env: &Env, out: &mut Out) -> Result<(), Failure> {
@@ -205,10 +218,12 @@ fn cancel(run: &str, operation_id: Option<&str>, home: &Home, env: &Env, out: &m
     let handle = open(home, env)?;
     note(&format!("operation {}", key.as_str()));
     let house = handle.house();
-    let worked = house.find_run(run).and_then(|id| handle.worker(&mut told)?.cancel(&id, &key));
-    drop(house);
+    let mut teller = Teller::new(handle.house(), false);
+    let mut tell = |point: &Watched| teller.tell(point);
+    let worked = house.find_run(run).and_then(|id| handle.worker(&mut tell)?.cancel(&id, &key));
+    drop((house, teller));
     close(handle);
-    let view = worked?;
+    let view = worked.map_err(|error| naming(error, Some(&key)))?;
     if out.json { out.document("verger.run.v1", document(&view)) } else { show(&view, out) }
 }
 
@@ -223,13 +238,8 @@ fn list(limit: usize, home: &Home, env: &Env, out: &mut Out) -> Result<(), Failu
         return out.line("no runs here yet; start one with `verger run start --manifest FILE`");
     }
     let row = |line: &RunLine| {
-        let status = match (line.waiting, &line.code) {
-            (Some(reason), _) => format!("{}: {reason}", line.status),
-            (None, Some(code)) => format!("{}: {code}", line.status),
-            (None, None) => line.status.to_string(),
-        };
         let counts = (line.cycles.to_string(), line.operations.to_string());
-        vec![line.id.to_string(), line.agent.clone(), status, counts.0, counts.1, line.created_at.as_title()]
+        vec![line.id.to_string(), line.agent.clone(), status(line), counts.0, counts.1, line.created_at.as_title()]
     };
     let rows: Vec<_> = lines.iter().map(row).collect();
     out.table(&["run", "agent", "status", "cycles", "done", "created (UTC)"], &rows)?;
@@ -237,62 +247,4 @@ fn list(limit: usize, home: &Home, env: &Env, out: &mut Out) -> Result<(), Failu
         note(&format!("the first {limit}; there may be more, ask for them with -n"));
     }
     Ok(())
-}
-
-pub(crate) fn show(view: &RunView, out: &mut Out) -> Result<(), Failure> {
-    if let Some(asked) = view.coalesced_from {
-        out.line(&format!("{asked} was answered together with an earlier wake by"))?;
-    }
-    let heading = out.bold(&view.id.to_string());
-    out.line(&format!("{heading} {}", standing(view)))?;
-    let facts = format!(
-        "{} · {} · {} cycles · {} done · {} tokens · began {}",
-        view.agent, view.reason, view.cycles, view.operations, view.tokens, view.created_at
-    );
-    let facts = out.dim(&facts);
-    out.line(&facts)?;
-    for ask in &view.asks {
-        let what = if ask.approval { "approval" } else { "question" };
-        out.line(&format!("  {} {what}, {}: {}", ask.id, ask.tool, shortened(&ask.text, 100)))?;
-    }
-    match next(view) {
-        Some(next) => {
-            let next = out.dim(&format!("next: {next}"));
-            out.line(&next)
-        }
-        None => Ok(()),
-    }
-}
-
-fn standing(view: &RunView) -> String {
-    let code = view.code.as_ref().map(|code| format!(": {code}")).unwrap_or_default();
-    match &view.waiting {
-        Some(waiting) => {
-            let until = waiting.until.map(|until| format!(" until {until}")).unwrap_or_default();
-            format!("{} for {}{until}", view.status, plain(waiting.reason.as_str()))
-        }
-        None if view.cancel_requested => format!("{}, to be cancelled", view.status),
-        None => format!("{}{code}", view.status),
-    }
-}
-
-/// What a person does next.
-fn next(view: &RunView) -> Option<String> {
-    let resume = format!("verger run resume {}", view.id);
-    let reason = view.waiting.as_ref().map(|waiting| waiting.reason.as_str());
-    match (reason, view.asks.first()) {
-        (Some("people"), Some(AskView { id, approval: true, .. })) => Some(format!("verger inbox approve {id}, then {resume}")),
-        (Some("people"), Some(AskView { id, .. })) => Some(format!("verger inbox reply {id} \"…\", then {resume}")),
-        (Some("stopped"), _) => Some(format!("verger stop --release when it is safe again, then {resume}")),
-        (Some("budget"), _) => Some(format!("verger budget set --agent {} --tokens N, then {resume}", view.agent)),
-        (Some(_), _) => Some(resume),
-        (None, _) if view.status.is_terminal() => Some(format!("verger run trace {}", view.id)),
-        (None, _) => Some(resume),
-    }
-}
-
-pub(crate) fn document(view: &RunView) -> Value {
-    let mut document = json!(view);
-    document["next"] = json!(next(view));
-    document
 }

@@ -4,7 +4,8 @@ use domain::records::budget::Amounts;
 use runtime::trace::{ActionTrace, CycleTrace, DecisionTrace, Trace};
 use serde_json::json;
 
-use crate::output::{Failure, Out, plain, shortened};
+use crate::commands::run_show::{ended, standing};
+use crate::output::{Failure, Out, counted, plain, shortened};
 
 /// LIMIT: characters of a text in one line of the tree.
 const TEXT_CHARS_MAX: usize = 72;
@@ -15,9 +16,7 @@ pub(crate) fn show(trace: &Trace, out: &mut Out) -> Result<(), Failure> {
     }
     let run = &trace.run;
     let heading = out.bold(&run.id.to_string());
-    let code = run.code.as_ref().map(|code| format!(": {code}")).unwrap_or_default();
-    let waits = run.waiting.as_ref().map(|waiting| format!(" for {}", waiting.reason)).unwrap_or_default();
-    out.line(&format!("{heading} {}{waits}{code}", run.status))?;
+    out.line(&format!("{heading} {}", standing(run)))?;
     let mut branches = vec![Branch::leaf(format!(
         "wake {}, agent {}, {}, behaviour {}, run key {}…",
         run.reason,
@@ -26,10 +25,14 @@ pub(crate) fn show(trace: &Trace, out: &mut Out) -> Result<(), Failure> {
         run.behaviour_version,
         &run.run_key.to_string()[..8]
     ))];
-    branches.extend(trace.cycles.iter().map(cycle));
+    branches.extend(trace.cycles.iter().map(|each| cycle(each, run.ended_at.is_some())));
     branches.extend(run.asks.iter().map(|ask| {
         let what = if ask.approval { "an approval" } else { "an answer" };
         Branch::leaf(format!("waits for {what}: {} ({} of cycle {})", ask.id, ask.tool, ask.cycle))
+    }));
+    branches.extend(run.ended_at.map(|at| {
+        let how = ended(run.status.as_str(), run.code.as_deref());
+        Branch::leaf(format!("ended {how}, {at}"))
     }));
     branches.push(Branch::leaf(format!("cost {}", cost(&trace.spent))));
     let mut lines = Vec::new();
@@ -57,13 +60,17 @@ fn draw(branches: &[Branch], indent: &str, lines: &mut Vec<String>) {
     }
 }
 
-fn cycle(cycle: &CycleTrace) -> Branch {
+fn cycle(cycle: &CycleTrace, run_ended: bool) -> Branch {
     let attempt = if cycle.attempt > 1 { format!(", attempt {}", cycle.attempt) } else { String::new() };
     let mut under = Vec::new();
     under.extend(cycle.answers.iter().map(|answer| {
         let words = if answer.text.is_empty() { String::new() } else { format!(": {}", shortened(&answer.text, TEXT_CHARS_MAX)) };
         Branch::leaf(format!("answer {} to {}{words}", answer.verdict, answer.item))
     }));
+    if cycle.lost_asks > 0 {
+        let asks = counted(cycle.lost_asks.into(), "ask");
+        under.push(Branch::leaf(format!("{asks} lost, {} tokens that were reserved count as spent", cycle.lost.tokens)));
+    }
     if let Some(ask) = &cycle.ask {
         let reserved = cycle.reserved.tokens;
         let mut parts = ask.decision.iter().map(|decision| Branch::leaf(decided(decision))).collect::<Vec<_>>();
@@ -86,6 +93,7 @@ fn cycle(cycle: &CycleTrace) -> Branch {
     under.push(Branch::leaf(match (&cycle.spent, &cycle.code) {
         (_, Some(code)) => format!("no answer: {code}"),
         (Some(spent), None) => format!("closed, {}, {} ms", cost(spent), took_ms(cycle)),
+        (None, None) if run_ended => "given up: the run ended".to_owned(),
         (None, None) => "open".to_owned(),
     }));
     let kind = if cycle.ask.is_some() { "" } else { ", the controller's own" };
@@ -98,7 +106,11 @@ fn took_ms(cycle: &CycleTrace) -> i64 {
 
 fn action(action: &ActionTrace) -> Branch {
     let operation = action.operation_id.to_string();
-    let code = action.code.as_ref().filter(|_| action.outcome.as_str() != "done").map(|code| format!(", {code}"));
+    let code = action
+        .code
+        .as_deref()
+        .filter(|code| action.outcome.as_str() != "done" && *code != action.outcome.as_str())
+        .map(|code| format!(", {code}"));
     let mut under = vec![Branch::leaf(decided(&action.decision))];
     under.extend(action.approved_by.map(|by| Branch::leaf(format!("approved by {by}"))));
     under.extend(action.writes.iter().map(|write| {

@@ -8,7 +8,7 @@ use domain::records::switch::{Switch, SwitchSubject};
 use runtime::{Env, Error, Home, House, Stopped, View};
 use serde_json::{Value, json};
 
-use crate::commands::acting::{act, again};
+use crate::commands::acting::{act, again, name};
 use crate::commands::note::{Operation, Place};
 use crate::commands::task_view::named;
 use crate::output::{Failure, Out, error_document, note, shortened};
@@ -45,25 +45,26 @@ pub(crate) fn run(args: &StopArgs, home: &Home, env: &Env, out: &mut Out) -> Res
         return release(args, home, env, out);
     }
     let reason = args.reason.clone().unwrap_or_default();
-    let ((stopped, before), key) = act(home, env, &args.operation, |house, key| {
+    let ((stopped, before, name), key) = act(home, env, &args.operation, |house, key| {
         let subject = subject(args, house)?;
         // Whether it was stopped before is worth a word; not to know it must not keep a stop from happening.
         let before = house.stops().unwrap_or_default().iter().any(|switch| switch.subject == subject);
         let stopped = house.stop(&subject, &reason, key)?;
         tell_unknown_class(&subject, house);
-        Ok((stopped, before))
+        let name = name(&stopped.subject, house);
+        Ok((stopped, before, name))
     })?;
     if out.json {
         out.document("verger.stopped.v1", stop_document(&stopped, before, key.as_str()))?;
     } else {
-        picture(&stopped, before, out)?;
+        picture(&stopped, before, &name, args, out)?;
     }
     // This process ends now, and with it what is only in its memory.
     if stopped.only_in_memory.is_empty() { Ok(()) } else { Err(Failure::Exit(exit::STORAGE)) }
 }
 
-fn picture(stopped: &Stopped, before: bool, out: &mut Out) -> Result<(), Failure> {
-    let subject = out.bold(&stopped.subject.to_string());
+fn picture(stopped: &Stopped, before: bool, name: &str, args: &StopArgs, out: &mut Out) -> Result<(), Failure> {
+    let subject = out.bold(name);
     let already = if before && !stopped.repeated { " (it was stopped already)" } else { again(stopped.repeated) };
     out.line(&format!("stopped {subject}{already}"))?;
     if stopped.repeated {
@@ -74,30 +75,32 @@ fn picture(stopped: &Stopped, before: bool, out: &mut Out) -> Result<(), Failure
         let lost = out.bad(&format!("  NOT in {domain}: it holds only until this process exits, which is now; {error}"));
         out.line(&lost)?;
     }
-    let hint = out.dim(&format!("  release it with `verger stop --release{}`", flags(&stopped.subject)));
+    let hint = out.dim(&format!("  release it with `verger stop --release{}`", flags(args)));
     out.line(&hint)
 }
 
 fn release(args: &StopArgs, home: &Home, env: &Env, out: &mut Out) -> Result<(), Failure> {
-    let ((subject, released, left), key) = act(home, env, &args.operation, |house, key| {
+    let ((subject, released, left, names), key) = act(home, env, &args.operation, |house, key| {
         let subject = subject(args, house)?;
         let released = house.release(&subject, key)?;
-        Ok((subject, released, house.stops()?))
+        let left = house.stops()?;
+        let others = left.iter().map(|switch| &switch.subject).filter(|other| **other != subject);
+        let names = [&subject].into_iter().chain(others).map(|subject| name(subject, house)).collect::<Vec<_>>();
+        Ok((subject, released, left, names))
     })?;
     if out.json {
         let left: Vec<_> = left.iter().map(switch_document).collect();
         let content = json!({ "subject": subject, "released": released, "stopped": left, "operation_id": key.as_str() });
         return out.document("verger.stop-released.v1", content);
     }
-    let name = out.bold(&subject.to_string());
+    let name = out.bold(&names[0]);
     let holds = left.iter().any(|switch| switch.subject == subject);
     out.line(&match (released, holds) {
         (true, false) => format!("released {name}; what was under way before the stop stays out, new work is decided anew"),
         (true, true) => format!("{name} was released under this operation id before, and was stopped again since: it is stopped"),
-        (false, _) => format!("{name} was not stopped"),
+        (false, _) => format!("nothing to release: there is no stop of {name}"),
     })?;
-    let others: Vec<_> = left.iter().filter(|switch| switch.subject != subject).map(|switch| switch.subject.to_string()).collect();
-    if others.is_empty() { Ok(()) } else { out.line(&format!("  still stopped: {}", others.join(", "))) }
+    if names.len() == 1 { Ok(()) } else { out.line(&format!("  still stopped: {}", names[1..].join(", "))) }
 }
 
 fn status(stops: &[Switch], house: &House, out: &mut Out) -> Result<(), Failure> {
@@ -110,9 +113,8 @@ fn status(stops: &[Switch], house: &House, out: &mut Out) -> Result<(), Failure>
     }
     let row = |switch: &Switch| {
         let subject = match &switch.subject {
-            SwitchSubject::Agent(id) => house.agent(*id).map_or(id.to_string(), |agent| format!("agent {} ({id})", agent.name)),
-            SwitchSubject::Everything => "everything".to_owned(),
-            SwitchSubject::Tools(class) => format!("tools of class {class}"),
+            SwitchSubject::Agent(id) => format!("{} ({id})", name(&switch.subject, house)),
+            SwitchSubject::Everything | SwitchSubject::Tools(_) => name(&switch.subject, house),
         };
         vec![subject, switch.changed_at.as_title(), named(house, &switch.changed_by), shortened(&switch.reason, 60)]
     };
@@ -138,11 +140,13 @@ fn tell_unknown_class(subject: &SwitchSubject, house: &mut House) {
     }
 }
 
-fn flags(subject: &SwitchSubject) -> String {
-    match subject {
-        SwitchSubject::Everything => String::new(),
-        SwitchSubject::Agent(id) => format!(" --agent {id}"),
-        SwitchSubject::Tools(class) => format!(" --tools {class}"),
+/// The flags that were typed, for the way back.
+fn flags(args: &StopArgs) -> String {
+    let place = if args.place.workspace == "home" { String::new() } else { format!(" --workspace {}", args.place.workspace) };
+    match (&args.agent, &args.tools) {
+        (Some(agent), _) => format!(" --agent {agent}{place}"),
+        (None, Some(class)) => format!(" --tools {class}"),
+        (None, None) => String::new(),
     }
 }
 

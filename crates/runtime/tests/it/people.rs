@@ -179,12 +179,42 @@ fn l36_an_answer_that_comes_too_late_is_told_so_whether_or_not_the_expiry_was_no
     agent.approval_ttl_ms = 1;
     start(&mut house, &agent, "one");
     work(&mut house, &mut Scripted);
-    let item = only_item(&house);
+    assert_eq!(house.prompts(PromptState::Open, 10, None).unwrap().items, []);
+    let [record] = house.prompts(PromptState::Expired, 10, None).unwrap().items.try_into().expect("one item is expired");
+    let item = record.id;
     let late = |house: &mut House, name: &str| house.answer(item, Verdict::Approve, "", &key(name)).unwrap_err().code;
     assert_eq!(late(&mut house, "late"), ErrorCode::PromptExpired);
     assert_eq!(house.expire().unwrap(), 1);
     assert_eq!(late(&mut house, "later"), ErrorCode::PromptExpired);
     assert_eq!(house.prompt(item).unwrap().item.status, PromptState::Expired);
+}
+
+#[test]
+fn l36_expired_items_are_listed_in_one_order_whether_or_not_the_expiry_was_noticed() {
+    let mut house = Stores::new().house();
+    let mut agent = reviewed(&[create("plant beans"), no_op()]);
+    agent.approval_ttl_ms = 1;
+    for (name, noticed) in [("one", true), ("two", false), ("three", false)] {
+        agent.agent = Slug::parse(name).unwrap();
+        start(&mut house, &agent, name);
+        work(&mut house, &mut Scripted);
+        if noticed {
+            house.expire().unwrap();
+        }
+    }
+    let whole = house.prompts(PromptState::Expired, 10, None).unwrap();
+    assert_eq!((whole.items.len(), &whole.next), (3, &None));
+    assert!(whole.items.windows(2).all(|pair| pair[0].item.required_by >= pair[1].item.required_by), "{whole:#?}");
+    let (mut paged, mut after) = (Vec::new(), None);
+    loop {
+        let page = house.prompts(PromptState::Expired, 1, after.as_deref()).unwrap();
+        paged.extend(page.items);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(paged, whole.items);
 }
 
 #[test]

@@ -60,7 +60,11 @@ fn k17_a_run_that_another_life_began_is_driven_on_under_the_same_key() {
     assert_eq!(points.last(), Some(&(2, 1, RunStatus::Succeeded)));
     let mut watch = quiet;
     let again = Worker::new(stores.house(), &mut watch).start(&manifest, &key("one")).expect("it is shown again");
-    assert_eq!((again, tasks(&stores.house())), (view, 1));
+    assert_eq!((&again, tasks(&stores.house())), (&view, 1));
+    // What the lost ask had set aside is in the trace as it is in the run.
+    let trace = stores.house().trace(&run).expect("it can be told");
+    assert_eq!((trace.spent.tokens, trace.cycles[0].lost_asks), (view.tokens, 1));
+    assert_eq!(trace.cycles[0].lost, manifest.reservation);
 }
 
 #[test]
