@@ -211,12 +211,16 @@ fn d15_an_agent_that_forgets_repeats_and_lies_about_completion_does_no_harm() {
     let script = [create("beans"), invented, select, again, json!("All tasks are completed."), done()];
     let home = Home::new();
     let run = started(&home, &written(&home, &manifest(&script)), "liar");
-    assert_eq!((&run["status"], &run["operations"]), (&json!("succeeded"), &json!(2)));
+    assert_eq!((&run["status"], &run["operations"]), (&json!("succeeded"), &json!(3)));
     let document = home.json("verger.tasks.v1", &["task", "list"]);
     let states: Vec<_> = list(&document, "tasks").iter().map(|task| text(task, "status")).collect();
     assert_eq!(states, ["in_progress"], "the model's word changes nothing");
     let trace = home.run(&["run", "trace", text(&run, "id")]).ok();
-    trace.shows("refused, unsafe_target").shows("refused, task_not_eligible").shows("fault no_proposal");
+    // Choosing its task once more writes nothing.
+    trace.shows("refused, unsafe_target").shows("fault no_proposal");
+    let changes = home.json("verger.log-entries.v1", &["log", "tail"]);
+    let of_task = list(&changes, "entries").iter().filter(|entry| entry["kind"] == json!("task")).count();
+    assert_eq!(of_task, 2, "made and begun");
     assert_eq!(replays(&home, text(&run, "id")), "identical");
 }
 
