@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Home, list, text};
+use crate::support::{Home, list, newest_run, text};
 
 fn manifest(home: &Home) -> String {
     let create = json!({ "action": "create_task", "task": { "description": "order the seeds", "preconditions": [] }, "justification": "needed" });
@@ -20,11 +20,6 @@ fn lifecycle(home: &Home) -> Value {
     agent["lifecycle"].clone()
 }
 
-fn newest(home: &Home) -> Value {
-    let run = home.json("verger.runs.v1", &["run", "list"])["runs"][0].clone();
-    json!([run["status"], run["waiting"], run["operations"]])
-}
-
 #[test]
 fn l32_a_paused_agent_waits_until_a_person_resumes_it() {
     let home = Home::new();
@@ -36,7 +31,7 @@ fn l32_a_paused_agent_waits_until_a_person_resumes_it() {
     home.run(&["agent", "pause", "gardener"]).ok().shows("gardener was paused already");
     home.run(&["run", "start", "--manifest", &manifest]).ok();
     home.run(&["run", "resume"]).ok();
-    assert_eq!((lifecycle(&home), newest(&home)), (json!("dormant"), json!(["waiting", "paused", 0])));
+    assert_eq!((lifecycle(&home), newest_run(&home)), (json!("dormant"), json!(["waiting", "paused", 0])));
     let run = home.json("verger.runs.v1", &["run", "list"])["runs"][0]["id"].as_str().expect("an id").to_owned();
     let shown = home.run(&["run", "show", &run]).ok();
     shown
@@ -45,7 +40,7 @@ fn l32_a_paused_agent_waits_until_a_person_resumes_it() {
     home.run(&["agent", "resume", "gardener"]).ok().shows("next: verger run resume");
     home.run(&["run", "show", &run]).ok().shows(&format!("next: verger run resume {run}"));
     home.run(&["run", "resume"]).ok();
-    assert_eq!((lifecycle(&home), newest(&home)), (json!("active"), json!(["succeeded", null, 1])));
+    assert_eq!((lifecycle(&home), newest_run(&home)), (json!("active"), json!(["succeeded", null, 1])));
 }
 
 #[test]

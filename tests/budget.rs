@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Home, list};
+use crate::support::{Home, list, newest_run};
 
 fn manifest(home: &Home) -> String {
     let create = json!({ "action": "create_task", "task": { "description": "order the seeds", "preconditions": [] }, "justification": "needed" });
@@ -25,11 +25,6 @@ fn shown(home: &Home) -> Value {
 fn set(home: &Home, arguments: &[&str]) -> Value {
     let arguments: Vec<_> = ["budget", "set", "--agent", "gardener"].iter().chain(arguments).copied().collect();
     home.json("verger.budget-set.v1", &arguments)
-}
-
-fn newest(home: &Home) -> Value {
-    let run = home.json("verger.runs.v1", &["run", "list"])["runs"][0].clone();
-    json!([run["status"], run["waiting"], run["operations"]])
 }
 
 #[test]
@@ -64,11 +59,11 @@ fn l30_a_budget_of_nothing_holds_a_run_until_it_is_raised() {
     home.run(&["budget", "show"]).ok().shows("nothing may be spent").shows("set by you");
     home.run(&["run", "start", "--manifest", &manifest]).ok();
     home.run(&["run", "resume"]).ok();
-    assert_eq!(newest(&home), json!(["waiting", "budget", 0]));
+    assert_eq!(newest_run(&home), json!(["waiting", "budget", 0]));
     assert_eq!(shown(&home)["used"], before["used"], "nothing was spent");
     set(&home, &["--tokens", "50000"]);
     home.run(&["run", "resume"]).ok();
-    assert_eq!(newest(&home), json!(["succeeded", null, 1]));
+    assert_eq!(newest_run(&home), json!(["succeeded", null, 1]));
 }
 
 #[test]

@@ -229,6 +229,12 @@ pub(crate) fn end(child: Child, stdin: ChildStdin) -> Answer {
     Answer::of("the child".to_owned(), child.wait_with_output().expect("the child can be waited for"))
 }
 
+/// How the newest run stands: its status, what it waits for, and how much it has done.
+pub(crate) fn newest_run(home: &Home) -> Value {
+    let run = home.json("verger.runs.v1", &["run", "list"])["runs"][0].clone();
+    serde_json::json!([run["status"], run["waiting"], run["operations"]])
+}
+
 /// A line for `note add --stdin`.
 pub(crate) fn line(operation_id: &str, title: &str) -> String {
     format!("{}\n", serde_json::json!({ "operation_id": operation_id, "title": title }))

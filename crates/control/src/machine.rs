@@ -73,31 +73,11 @@ pub struct Facts<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "a step has a few wishes, most of them messages, and they are granted at once")]
 pub enum Wish {
-    Reserve {
-        day: String,
-        amounts: Amounts,
-    },
-    Settle {
-        day: String,
-        reserved: Amounts,
-        spent: Amounts,
-    },
-    OpenPrompt {
-        id: PromptItemId,
-        item: PromptItem,
-    },
-    ClosePrompt {
-        id: PromptItemId,
-        state: PromptState,
-    },
-    Record {
-        id: MessageId,
-        message: Message,
-    },
-    /// The run is over: its wakes end, its lease goes.
-    End,
-    /// The run waits: its lease goes.
-    Rest,
+    Reserve { day: String, amounts: Amounts },
+    Settle { day: String, reserved: Amounts, spent: Amounts },
+    OpenPrompt { id: PromptItemId, item: PromptItem },
+    ClosePrompt { id: PromptItemId, state: PromptState },
+    Record { id: MessageId, message: Message },
 }
 
 /// What comes after the commit.
@@ -252,7 +232,6 @@ impl Draft {
         self.run.waiting = None;
         self.run.code = code.map(|code| code.as_str().to_owned());
         self.run.ended_at = Some(self.now);
-        self.wishes.push(Wish::End);
         self.next = Next::Rest;
     }
 
@@ -263,7 +242,6 @@ impl Draft {
         self.run.status = RunStatus::Waiting;
         self.run.waiting = Some(Waiting { reason, until });
         self.label(LoopState::Idle);
-        self.wishes.push(Wish::Rest);
         self.next = Next::Rest;
     }
 

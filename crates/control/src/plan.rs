@@ -9,7 +9,6 @@ use domain::plant::{self, Bug};
 use domain::record::Record;
 use domain::records::artifact::{Artifact, ArtifactSource};
 use domain::records::budget::Amounts;
-use domain::records::slug::Slug;
 use domain::records::switch::SwitchSubject;
 use domain::records::task::{RequiredEffect, Task, TaskStatus};
 use domain::time::Timestamp;
@@ -155,7 +154,7 @@ impl Draft {
             return Err((ErrorCode::TaskNotEligible, "the task is blocked or waits for another one"));
         }
         let artifact = |artifact_type: &str, artifact_key: Option<String>, content: String| Artifact {
-            artifact_type: Slug::parse(artifact_type).unwrap_or_else(|_| Slug::parse("unknown").expect("a plain word")),
+            artifact_type: tool::slug(artifact_type),
             artifact_key,
             source: ArtifactSource::Agent,
             content,
@@ -305,39 +304,14 @@ fn over_cap(ground: Ground<'_>, effect: &Effect) -> bool {
 }
 
 fn act_of(ground: Ground<'_>, action: &Action) -> Act {
-    let slug = |text: &str| Slug::parse(text).unwrap_or_else(|_| Slug::parse("unknown").expect("a plain word"));
     let kinds: Vec<&str> = match &action.effect {
         Effect::Journal { writes, .. } => writes.iter().map(|write| write.kind.as_str()).collect(),
         _ => Vec::new(),
     };
     let category = action.task_id.and_then(|id| ground.board.task(&id)).and_then(|fact| fact.task.category);
-    let target = |kind: &str| Target { workspace: ground.board.workspace, kind: slug(kind), category };
+    let target = |kind: &str| Target { workspace: ground.board.workspace, kind: tool::slug(kind), category };
     let targets = kinds.into_iter().map(target).collect();
-    let content = content_hash(ground.run, action);
-    let standing = ground.manifest.preapproved.contains(&action.tool);
-    if let Some(service) = ground.manifest.services.get(&action.tool) {
-        return Act::Use {
-            tool: action.tool.clone(),
-            class: service.class.clone(),
-            capability: policy::Capability::OutsideCall,
-            risk: service.risk,
-            mutates: !standing,
-            needs_approval: false,
-            targets,
-            content,
-        };
-    }
-    let found = tool::find(&action.tool);
-    Act::Use {
-        tool: action.tool.clone(),
-        class: slug(found.map_or("unknown", |tool| tool.class)),
-        capability: found.map_or(policy::Capability::OutsideCall, |tool| tool.capability),
-        risk: found.map_or(policy::Risk::High, |tool| tool.risk),
-        mutates: found.is_none_or(|tool| tool.mutates) && !standing,
-        needs_approval: found.is_some_and(|tool| tool.keeps_data) && !standing,
-        targets,
-        content,
-    }
+    tool::act(ground.manifest, &action.tool, targets, content_hash(ground.run, action))
 }
 
 /// Over tool, arguments and the state they were made on: what a person approves or denies.

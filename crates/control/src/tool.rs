@@ -1,6 +1,10 @@
 //! The tools of the house that proposals turn into, and what the decision must know of each.
 
-use policy::{Capability, Risk};
+use domain::hash::Hash;
+use domain::records::slug::Slug;
+use policy::{Act, Capability, Risk, Target};
+
+use crate::manifest::Manifest;
 
 /// One tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,4 +44,23 @@ pub const COMPLETE_TASK: &str = "complete_task";
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Tool> {
     OURS.iter().find(|tool| tool.name == name)
+}
+
+/// What is put to the layers when an agent wants to use a tool, really or in somebody's imagination. A tool that nobody knows is as
+/// risky as can be.
+#[must_use]
+pub fn act(manifest: &Manifest, name: &str, targets: Vec<Target>, content: Hash) -> Act {
+    let standing = manifest.preapproved.contains(name);
+    let (class, capability, risk, mutates, keeps_data) = match (manifest.services.get(name), find(name)) {
+        (Some(service), _) => (service.class.clone(), Capability::OutsideCall, service.risk, true, false),
+        (None, Some(tool)) => (slug(tool.class), tool.capability, tool.risk, tool.mutates, tool.keeps_data),
+        (None, None) => (slug("unknown"), Capability::OutsideCall, Risk::High, true, false),
+    };
+    let (mutates, needs_approval) = (mutates && !standing, keeps_data && !standing);
+    Act::Use { tool: name.to_owned(), class, capability, risk, mutates, needs_approval, targets, content }
+}
+
+/// A text that is no plain word becomes one that no scope and no vocabulary has.
+pub(crate) fn slug(text: &str) -> Slug {
+    Slug::parse(text).unwrap_or_else(|_| Slug::parse("unknown").expect("a plain word"))
 }

@@ -8,6 +8,7 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use control::machine::Ask;
 use control::manifest::Manifest;
 use control::run::RunStatus;
 use domain::causality::Domain;
@@ -17,7 +18,7 @@ use domain::entry::Head;
 use domain::id::{AgentId, HostId, PromptItemId, RawId, RunId, TaskId};
 use domain::records::prompt::Verdict;
 use domain::records::switch::SwitchSubject;
-use runtime::engine::{Answer, Call, CallResult, Drive, Outgoing, Outside, Progress, Scripted};
+use runtime::engine::{Answer, Call, CallResult, Drive, Outside, Progress, Scripted};
 use runtime::{BudgetChange, ClientKey, Env, House, Replayed, TaskChange};
 use serde_json::{Value, json};
 use store::Committer;
@@ -327,12 +328,12 @@ struct Part<'a> {
 }
 
 impl Outside for Part<'_> {
-    fn ask(&mut self, manifest: &Manifest, ask: &Outgoing) -> Result<Answer, ErrorCode> {
+    fn ask(&mut self, manifest: &Manifest, run_id: &RunId, ask: &Ask) -> Result<Answer, ErrorCode> {
         if *self.silent > 0 {
             *self.silent -= 1;
             return Err(ErrorCode::LlmTimeout);
         }
-        Scripted.ask(manifest, ask)
+        Scripted.ask(manifest, run_id, ask)
     }
 
     fn call(&mut self, _call: &Call) -> CallResult {

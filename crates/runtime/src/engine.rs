@@ -16,5 +16,5 @@ pub(crate) mod wakes;
 pub use drive::{Drive, Progress, Rest};
 pub(crate) use facts::{agent_fence, budget, gate, task_fact};
 pub use jobs::Job;
-pub use outside::{Answer, Call, CallResult, Outgoing, Outside, Scripted};
+pub use outside::{Answer, Call, CallResult, Outside, Scripted};
 pub use recording::Recall;

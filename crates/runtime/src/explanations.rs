@@ -6,11 +6,11 @@ use control::run::Run;
 use control::tool;
 use domain::causality::Domain;
 use domain::code::ErrorCode;
-use domain::id::{AgentId, ManifestId, OperationId, PromptItemId, RunId};
+use domain::id::{AgentId, OperationId, PromptItemId, RunId};
 use domain::records::agent::Agent;
 use domain::records::budget::Amounts;
 use domain::records::slug::Slug;
-use policy::{Act, Approval, Capability, Decision, LayerVerdict, Request, Risk, Target, World, authorize, explain};
+use policy::{Act, Approval, Decision, LayerVerdict, Request, Target, World, authorize, explain};
 
 use crate::engine;
 use crate::engine::{Recall, Scripted};
@@ -85,9 +85,8 @@ impl House {
         let agent_id = self.agent_by_name(&imagined.workspace, &imagined.agent)?;
         let missing = || Error::new(ErrorCode::AgentNotFound, format!("there is no {agent_id}"));
         let agent: Held<Agent> = self.held(Domain::Agent, &agent_id.raw())?.ok_or_else(missing)?;
-        let manifest_id = agent.record.config.prompt_id.as_deref().and_then(|id| ManifestId::parse(id).ok());
         let no_manifest = || Error::new(ErrorCode::ManifestInvalid, format!("{agent_id} has no manifest"));
-        let manifest = self.manifest(&manifest_id.ok_or_else(no_manifest)?)?;
+        let manifest = self.manifest_of(&agent.record)?.ok_or_else(no_manifest)?;
         let now = self.now();
         let gate =
             self.read(Domain::Agent, |snapshot| engine::gate(snapshot, &agent_id, &agent.workspace, &manifest, &Scripted, now))?;
@@ -98,14 +97,14 @@ impl House {
         let act = match imagined.tool.as_str() {
             "ask" => Act::Ask { model: manifest.model.name().to_owned() },
             name => {
-                let standing = manifest.preapproved.contains(name);
                 let target = |kind: &str| Slug::parse(kind).ok().map(|kind| Target { workspace, kind, category: None });
                 let kinds: &[&str] = match tool::find(name).map(|tool| tool.class) {
                     Some("task") => &["task"],
                     Some("artifact") => &["artifact", "task"],
                     _ => &[],
                 };
-                act_of(name, &manifest, standing, kinds.iter().filter_map(|kind| target(kind)).collect())
+                let content = domain::hash::plain(b"an act that somebody imagines");
+                tool::act(&manifest, name, kinds.iter().filter_map(|kind| target(kind)).collect(), content)
             }
         };
         // As the controller does: an ask reserves, and what an act uses up is counted when it is carried out.
@@ -121,27 +120,6 @@ impl House {
             layers: explain(&request, &gate.world),
             recorded: None,
         })
-    }
-}
-
-fn act_of(name: &str, manifest: &control::manifest::Manifest, standing: bool, targets: Vec<Target>) -> Act {
-    let content = domain::hash::plain(b"an act that somebody imagines");
-    let unknown = || Slug::parse("unknown").expect("a plain word");
-    if let Some(service) = manifest.services.get(name) {
-        let (class, risk, capability) = (service.class.clone(), service.risk, Capability::OutsideCall);
-        let tool = name.to_owned();
-        return Act::Use { tool, class, capability, risk, mutates: !standing, needs_approval: false, targets, content };
-    }
-    let found = tool::find(name);
-    Act::Use {
-        tool: name.to_owned(),
-        class: found.and_then(|tool| Slug::parse(tool.class).ok()).unwrap_or_else(unknown),
-        capability: found.map_or(Capability::OutsideCall, |tool| tool.capability),
-        risk: found.map_or(Risk::High, |tool| tool.risk),
-        mutates: found.is_none_or(|tool| tool.mutates) && !standing,
-        needs_approval: found.is_some_and(|tool| tool.keeps_data) && !standing,
-        targets,
-        content,
     }
 }
 

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use domain::causality::Domain;
 use domain::code::ErrorCode;
-use domain::commit::{Cause, Commit, Committed, Guard, Write};
-use domain::entry::{Actor, Witness};
-use domain::id::{HostId, OperationId};
+use domain::entry::Witness;
+use domain::id::HostId;
 use store::actor::{self, Running, Writer};
 use store::env::Env;
 use store::sqlite::SqliteStore;
@@ -152,21 +151,6 @@ impl Handle {
 
     pub(crate) fn writer(&self, domain: Domain) -> &Writer {
         &self.writers[&domain]
-    }
-
-    /// Commits to one domain as an actor, without a cause of its own.
-    pub(crate) fn commit(
-        &self,
-        domain: Domain,
-        actor: Actor,
-        operation_id: OperationId,
-        request: &serde_json::Value,
-        guards: Vec<Guard>,
-        writes: Vec<Write>,
-    ) -> Result<Committed> {
-        let request = domain::json::write(request).map_err(|error| Error::new(ErrorCode::InvalidArgument, error.to_string()))?;
-        let commit = Commit { operation_id, request, actor, cause: Cause::default(), guards, writes, witnesses: Vec::new() };
-        Ok(self.writer(domain).commit(commit)?)
     }
 
     fn write_witnesses(&self) -> Result<()> {

@@ -224,7 +224,7 @@ impl Handle {
         let operation_id = OperationId::of_consumer(&format!("reset {consumer} at version {}", held.version), &held.cursor.hash());
         let write = cursor::moved(&held, &moved)?;
         let request = json!(["cursor.reset", consumer, held.version.to_string()]);
-        self.commit(state.domain, Actor::System, operation_id, &request, Vec::new(), vec![write])?;
+        self.house().act(state.domain, Actor::System, operation_id, &request, Vec::new(), vec![write])?;
         self.view().cursor_state(state.domain, moved)
     }
 }

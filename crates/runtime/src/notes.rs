@@ -6,8 +6,8 @@ use domain::causality::Domain;
 use domain::code::ErrorCode;
 use domain::commit::{Change, Committed, Expected, Guard, Write};
 use domain::entry::{FieldsSet, Op};
-use domain::id::{NoteId, RawId, WorkspaceId};
-use domain::limits::{PAGE_ROWS_MAX, QUERY_BYTES_MAX};
+use domain::id::{NoteId, WorkspaceId};
+use domain::limits::QUERY_BYTES_MAX;
 use domain::record::{Record, Value};
 use domain::records::note::{Invalid, Note};
 use domain::records::slug::Slug;
@@ -15,10 +15,11 @@ use domain::records::workspace::Workspace;
 use domain::time::Timestamp;
 use serde::Serialize;
 use serde_json::json;
-use store::store::{Direction, PageKey, Row, Scan};
+use store::store::{Direction, Row, Scan};
 
 use crate::house::put;
 use crate::operation::{ClientKey, owner};
+use crate::pages::{self, checked_limit};
 use crate::{Error, Handle, Result, View};
 
 /// What a new note is made of, as it was given.
@@ -120,7 +121,7 @@ impl Handle {
         let write = put(&note, id, workspace, Expected::Absent)?;
         let live = Guard::Live { spec: Workspace::SPEC, id: workspace.raw() };
         let request = json!({ "command": "note.add", "arguments": draft });
-        let committed = self.commit(Domain::Journal, owner(), operation_id, &request, vec![live], vec![write])?;
+        let committed = self.house().act(Domain::Journal, owner(), operation_id, &request, vec![live], vec![write])?;
         done(&committed, key)
     }
 
@@ -202,7 +203,7 @@ impl Handle {
     }
 
     fn commit_note(&self, key: &ClientKey, request: &serde_json::Value, write: Write) -> Result<NoteDone> {
-        let committed = self.commit(Domain::Journal, owner(), key.operation_id(), request, Vec::new(), vec![write])?;
+        let committed = self.house().act(Domain::Journal, owner(), key.operation_id(), request, Vec::new(), vec![write])?;
         done(&committed, key)
     }
 }
@@ -238,10 +239,11 @@ impl View {
     /// Newest change first, page by page.
     pub fn notes(&self, workspace: &str, limit: usize, after: Option<&str>) -> Result<NotePage> {
         let workspace = self.workspace(workspace)?;
+        let prefix = vec![Value::from(workspace.raw())];
         let scan = Scan {
-            prefix: vec![Value::from(workspace.raw())],
+            after: after.map(|after| pages::key(prefix.clone(), after, NoteId::PREFIX)).transpose()?,
+            prefix,
             direction: Direction::Backward,
-            after: after.map(|after| page_key(&workspace, after)).transpose()?,
             limit: checked_limit(limit)?,
             ..Scan::new(Note::SPEC, "by_updated")
         };
@@ -249,7 +251,7 @@ impl View {
         let page = snapshot.scan(&scan)?;
         let total = snapshot.aggregate(Note::SPEC, "per_workspace", &[Value::from(workspace.raw())])?;
         let notes = page.rows.iter().map(record_of).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
-        Ok(NotePage { notes, total: total.unsigned_abs(), next: page.next.as_ref().map(page_token) })
+        Ok(NotePage { notes, total: total.unsigned_abs(), next: page.next.as_ref().map(|next| pages::token(next, NoteId::PREFIX)) })
     }
 
     /// Notes that hold all the words, best first.
@@ -329,31 +331,6 @@ fn labels_of(labels: &[String]) -> Result<BTreeSet<Slug>> {
         Slug::parse(label).map_err(|error| Error::argument("label", &format!("`{shown}`: {error}")))
     };
     labels.iter().map(parse).collect()
-}
-
-fn checked_limit(limit: usize) -> Result<usize> {
-    if (1..=PAGE_ROWS_MAX).contains(&limit) {
-        return Ok(limit);
-    }
-    Err(Error::argument("limit", &format!("a page has 1 to {PAGE_ROWS_MAX} notes")))
-}
-
-/// `updated_at` in milliseconds and the id: where a page ended.
-fn page_token(key: &PageKey) -> String {
-    let at = match key.values.get(1) {
-        Some(Value::Integer(ms)) => *ms,
-        _ => 0,
-    };
-    format!("{at}.{}", NoteId::from_raw(key.id))
-}
-
-fn page_key(workspace: &WorkspaceId, token: &str) -> Result<PageKey> {
-    let parse = || {
-        let (at, id) = token.split_once('.')?;
-        let id: RawId = NoteId::parse(id).ok()?.raw();
-        Some(PageKey { values: vec![Value::from(workspace.raw()), Value::Integer(at.parse().ok()?)], id })
-    };
-    parse().ok_or_else(|| Error::argument("after", "it is not the `next` of an earlier page"))
 }
 
 #[cfg(test)]

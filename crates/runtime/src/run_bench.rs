@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Instant;
 
+use control::machine::Ask;
 use control::manifest::Manifest;
 use control::replay::{Recording, Report, replay};
 use control::run::RunStatus;
@@ -24,7 +25,7 @@ use store::actor::Writer;
 use store::env::Env;
 use store::store::Reader;
 
-use crate::engine::{Answer, Call, CallResult, Outgoing, Outside, Progress, Recall};
+use crate::engine::{Answer, Call, CallResult, Outside, Progress, Recall};
 use crate::handle::Handle;
 use crate::home::Home;
 use crate::house::House;
@@ -315,7 +316,7 @@ impl Committer for Keeping {
 struct AtOnce;
 
 impl Outside for AtOnce {
-    fn ask(&mut self, _manifest: &Manifest, ask: &Outgoing) -> std::result::Result<Answer, ErrorCode> {
+    fn ask(&mut self, _manifest: &Manifest, _run_id: &RunId, ask: &Ask) -> std::result::Result<Answer, ErrorCode> {
         let text = if ask.cycle == CYCLES_PER_RUN {
             r#"{"action":"no_op","reason":"campaign_complete","details":""}"#.to_owned()
         } else if ask.cycle % 2 == 1 {

@@ -3,16 +3,17 @@
 use std::sync::{Arc, Mutex};
 
 use control::cycle::Cycle;
+use control::machine::Ask;
 use control::manifest::Manifest;
 use control::run::{Phase, Run};
 use domain::causality::Domain;
 use domain::code::ErrorCode;
-use domain::id::{AgentId, RawId, TaskId};
+use domain::id::{AgentId, RawId, RunId, TaskId};
 use domain::record::Record;
 use domain::records::budget::Amounts;
 use domain::records::slug::Slug;
 use domain::records::switch::SwitchSubject;
-use runtime::engine::{Answer, Call, CallResult, Outgoing, Outside};
+use runtime::engine::{Answer, Call, CallResult, Outside};
 use serde_json::{Value, json};
 use store::store::{Scan, Snapshot};
 
@@ -54,14 +55,14 @@ impl World {
     }
 
     /// S01 and S09 for asks: its intent is durable, and nobody was told that this stands still.
-    fn check_ask(&self, ask: &Outgoing) -> Option<Run> {
+    fn check_ask(&self, run_id: &RunId, ask: &Ask) -> Option<Run> {
         let reader = lock(store_of(&self.stores, Domain::Agent)).reader();
-        let run: Option<Run> = reader.read().ok()?.get(Run::SPEC, &ask.run_id.raw()).ok()??.record().ok()?;
+        let run: Option<Run> = reader.read().ok()?.get(Run::SPEC, &run_id.raw()).ok()??.record().ok()?;
         let mut watch = lock(&self.watch);
         let durable =
             run.as_ref().is_some_and(|run| run.phase == Phase::Asked && run.cycle == ask.cycle && run.attempt == ask.attempt);
         if !durable {
-            watch.violations.push(Violation::new("S01 intent", format!("{} was asked without a durable point A", ask.run_id)));
+            watch.violations.push(Violation::new("S01 intent", format!("{run_id} was asked without a durable point A")));
         }
         let run = run?;
         let subjects = [SwitchSubject::Everything, SwitchSubject::Agent(run.agent_id)];
@@ -74,8 +75,8 @@ impl World {
 }
 
 impl Outside for World {
-    fn ask(&mut self, _manifest: &Manifest, ask: &Outgoing) -> Result<Answer, ErrorCode> {
-        let run = self.check_ask(ask);
+    fn ask(&mut self, _manifest: &Manifest, run_id: &RunId, ask: &Ask) -> Result<Answer, ErrorCode> {
+        let run = self.check_ask(run_id, ask);
         let mut draw = self.draw();
         if draw.chance(self.model_rate) && draw.chance(300) {
             self.fire("model.never");
@@ -164,7 +165,7 @@ impl World {
         })
     }
 
-    fn bad(&mut self, draw: &mut Draw, ask: &Outgoing) -> String {
+    fn bad(&mut self, draw: &mut Draw, ask: &Ask) -> String {
         let proposal = good(draw, ask);
         let invented = TaskId::from_raw(RawId::from_bytes([u8::try_from(draw.below(250)).unwrap_or(0); 16]));
         let (name, text) = match draw.below(13) {
@@ -201,7 +202,7 @@ fn with(proposal: &Value, field: &str, value: Value) -> String {
 }
 
 /// Wants what it must not have.
-fn hostile(draw: &mut Draw, ask: &Outgoing, invented: TaskId) -> Value {
+fn hostile(draw: &mut Draw, ask: &Ask, invented: TaskId) -> Value {
     let task = tasks(ask).first().and_then(|task| task["id"].as_str().map(str::to_owned)).unwrap_or_else(|| invented.to_string());
     match draw.below(3) {
         0 => json!({ "action": "execute_tool", "task_id": task, "tool_name": "shell", "parameters": { "command": "rm -rf /" } }),
@@ -216,13 +217,13 @@ fn hostile(draw: &mut Draw, ask: &Outgoing, invented: TaskId) -> Value {
 }
 
 /// The tasks that the ask shows.
-fn tasks(ask: &Outgoing) -> Vec<Value> {
+fn tasks(ask: &Ask) -> Vec<Value> {
     let section = ask.sections.iter().find(|section| section.name == "tasks");
     section.map(|section| section.text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()).unwrap_or_default()
 }
 
 /// What a sensible model would propose.
-fn good(draw: &mut Draw, ask: &Outgoing) -> Value {
+fn good(draw: &mut Draw, ask: &Ask) -> Value {
     let tasks = tasks(ask);
     let eligible: Vec<&Value> = tasks.iter().filter(|task| task["eligible"] == json!(true)).collect();
     let current = eligible.iter().find(|task| task["status"] == json!("in_progress"));

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use domain::causality::Domain;
-use domain::commit::{Commit, Committed};
-use domain::entry::Head;
-use domain::id::HostId;
+use domain::commit::{Cause, Commit, Committed, Write};
+use domain::entry::{Actor, Head};
+use domain::id::{HostId, OperationId};
 use store::store::{Reader, Store};
 use store::{Committer, Error, Result};
 
@@ -56,6 +56,20 @@ impl fmt::Debug for Place {
 
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A commit of one write that nobody in the house has asked for: what tampers, and what wipes.
+#[must_use]
+pub fn unasked(name: &str, write: Write) -> Commit {
+    Commit {
+        operation_id: OperationId::of_client(&Actor::System, name),
+        request: "[]".to_owned(),
+        actor: Actor::System,
+        cause: Cause::default(),
+        guards: Vec::new(),
+        writes: vec![write],
+        witnesses: Vec::new(),
+    }
 }
 
 #[must_use]

@@ -1,6 +1,7 @@
 //! What happens around a group's transaction: the same for every backend.
 
 use domain::commit::{Commit, Committed};
+#[cfg(feature = "planted")]
 use domain::plant::{self, Bug};
 
 use crate::store::{GroupFailure, Store};
@@ -12,6 +13,7 @@ pub(crate) fn apply<S: Store + ?Sized>(store: &mut S, group: &[Commit]) -> Vec<R
     }
     match store.try_group(group) {
         Ok(results) => results,
+        #[cfg(feature = "planted")]
         Err(GroupFailure::RolledBack(_)) if group.len() == 1 && plant::is(Bug::AckBeforeCommit) => {
             vec![Ok(acknowledged(&group[0]))]
         }
@@ -21,6 +23,7 @@ pub(crate) fn apply<S: Store + ?Sized>(store: &mut S, group: &[Commit]) -> Vec<R
     }
 }
 
+#[cfg(feature = "planted")]
 /// The planted mistake: the answer that left before the commit failed.
 fn acknowledged(commit: &Commit) -> Committed {
     let at = domain::time::Timestamp::EPOCH;

@@ -327,7 +327,6 @@ impl Scene {
                 );
                 assert!(self.messages.insert(*id, message.clone()).is_none(), "a message is written once");
             }
-            Wish::End | Wish::Rest => {}
         }
     }
 }

@@ -22,7 +22,7 @@ use domain::time::Timestamp;
 use store::store::Snapshot;
 
 use crate::engine::facts::{answers, gate, stands_still};
-use crate::engine::outside::{Answer, Outgoing, Outside};
+use crate::engine::outside::{Answer, Outside};
 use crate::engine::point::{Context, due_at, lease_id};
 use crate::house::{Held, House, get, held};
 use crate::{Error, Result};
@@ -150,9 +150,10 @@ struct Point {
 impl House {
     /// Does the next thing for a run.
     pub fn advance(&mut self, drive: &mut Drive, outside: &mut dyn Outside) -> Result<Progress> {
-        if let Hand::Ask(ask) = &drive.hand {
-            let ask = ask.clone();
-            return self.ask(drive, ask, outside);
+        match std::mem::take(&mut drive.hand) {
+            // An ask that fails on its way out is lost, and is asked again: its intent is durable.
+            Hand::Ask(ask) => return self.ask(drive, &ask, outside),
+            hand => drive.hand = hand,
         }
         match self.look(drive, outside)? {
             Look::Rest(progress) => Ok(progress),
@@ -226,11 +227,15 @@ impl House {
         let taken = match &drive.hand {
             Hand::Answer { ask, answered: Answered::Reply { reply, decoded } } => {
                 // The board is the one that was shown: what has changed since is found by its version.
-                let shown = match &drive.board {
-                    Some(board) => board.clone(),
-                    None => self.board_of(&state.run)?,
+                let fresh;
+                let board = match &drive.board {
+                    Some(board) => board,
+                    None => {
+                        fresh = self.board_of(&state.run)?;
+                        &fresh
+                    }
                 };
-                let facts = Facts { manifest: &known.manifest, gate: &known.gate, board: &shown, answers: &[] };
+                let facts = Facts { manifest: &known.manifest, gate: &known.gate, board, answers: &[] };
                 step(state, Event::Answered { facts, ask: *ask, reply: reply.clone(), decoded: decoded.clone() }, now)
             }
             Hand::Answer { ask, answered: Answered::Failed(code) } => step(state, Event::AskFailed { ask: *ask, code: *code }, now),
@@ -297,16 +302,14 @@ impl House {
         Ok(Progress::Committed)
     }
 
-    fn ask(&mut self, drive: &mut Drive, ask: Ask, outside: &mut dyn Outside) -> Result<Progress> {
-        let Some(manifest_id) = self.may_leave(drive, &ask)? else {
+    fn ask(&mut self, drive: &mut Drive, ask: &Ask, outside: &mut dyn Outside) -> Result<Progress> {
+        let Some(manifest_id) = self.may_leave(drive, ask)? else {
             // Stopped or replaced between the point and the ask: nothing leaves. The next look finds out what is the case.
-            drive.hand = Hand::Empty;
             return Ok(Progress::Committed);
         };
         let manifest = self.manifest(&manifest_id)?;
-        let Ask { cycle, attempt, nth, sections, tokens_max } = ask;
         let started = self.now();
-        let answer = outside.ask(&manifest, &Outgoing { run_id: drive.run_id, cycle, attempt, nth, sections, tokens_max });
+        let answer = outside.ask(&manifest, &drive.run_id, ask);
         let took_ms = self.now().as_ms().saturating_sub(started.as_ms()).max(0);
         let answered = match answer {
             Ok(Answer { text, model, mut spent }) => {
@@ -316,7 +319,7 @@ impl House {
             }
             Err(code) => Answered::Failed(code),
         };
-        drive.hand = Hand::Answer { ask: AskRef { cycle, attempt }, answered };
+        drive.hand = Hand::Answer { ask: AskRef { cycle: ask.cycle, attempt: ask.attempt }, answered };
         Ok(Progress::Asked)
     }
 

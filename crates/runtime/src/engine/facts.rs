@@ -248,6 +248,7 @@ pub(crate) fn answers(snapshot: &dyn Snapshot, run: &Run) -> Result<Vec<AnswerFa
             Some(PromptState::Expired | PromptState::Withdrawn) | None => {
                 (AnswerVerdict::Expired, Actor::System, String::new(), None)
             }
+            #[cfg(feature = "planted")]
             Some(PromptState::Open) if plant::is(Bug::ResumeOtherRun) => match other_answer(snapshot, run)? {
                 Some(response) => (AnswerVerdict::Approve, response.responded_by, response.text, response.binds),
                 None => continue,
@@ -259,6 +260,7 @@ pub(crate) fn answers(snapshot: &dyn Snapshot, run: &Run) -> Result<Vec<AnswerFa
     Ok(found)
 }
 
+#[cfg(feature = "planted")]
 /// The planted mistake: any approval for the agent is as good as any other.
 fn other_answer(snapshot: &dyn Snapshot, run: &Run) -> Result<Option<PromptResponse>> {
     let mut scan = Scan::new(PromptItem::SPEC, "by_status");

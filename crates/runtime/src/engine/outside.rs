@@ -1,6 +1,7 @@
 //! What lies outside the process: models and other systems. The engine knows them by this trait alone.
 
 use control::context::Section;
+use control::machine::Ask;
 use control::manifest::{Manifest, Model};
 use control::proposal::Proposal;
 use domain::code::ErrorCode;
@@ -9,18 +10,6 @@ use domain::records::budget::Amounts;
 
 const CURRENT_TASK: &str = "$current_task";
 const NEXT_TASK: &str = "$next_task";
-
-/// One ask as it leaves. Its intent is durable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outgoing {
-    pub run_id: RunId,
-    pub cycle: u32,
-    pub attempt: u32,
-    /// The how-manieth ask of the run it is.
-    pub nth: u32,
-    pub sections: Vec<Section>,
-    pub tokens_max: i64,
-}
 
 /// What a model said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +38,8 @@ pub enum CallResult {
 
 /// Asks and acts that leave the process.
 pub trait Outside {
-    fn ask(&mut self, manifest: &Manifest, ask: &Outgoing) -> Result<Answer, ErrorCode>;
+    /// One ask. Its intent is durable.
+    fn ask(&mut self, manifest: &Manifest, run_id: &RunId, ask: &Ask) -> Result<Answer, ErrorCode>;
     fn call(&mut self, call: &Call) -> CallResult;
     /// The services that can be reached; tools of others are refused before they are planned.
     fn reaches(&self, service: &str) -> bool;
@@ -64,7 +54,7 @@ pub trait Outside {
 pub struct Scripted;
 
 impl Outside for Scripted {
-    fn ask(&mut self, manifest: &Manifest, ask: &Outgoing) -> Result<Answer, ErrorCode> {
+    fn ask(&mut self, manifest: &Manifest, _run_id: &RunId, ask: &Ask) -> Result<Answer, ErrorCode> {
         let Model::Scripted { script } = &manifest.model;
         let place = usize::try_from(ask.nth).unwrap_or(usize::MAX).saturating_sub(1);
         let at_rest = || script.last().filter(|reply| is_no_op(manifest, reply));

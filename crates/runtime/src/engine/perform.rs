@@ -33,7 +33,13 @@ impl House {
         let mut observations = Vec::new();
         for action in actions.iter().filter(|action| action.is_to_do()) {
             let seen = match &action.effect {
-                Effect::Journal { .. } => self.journal_effect(run, action, recovered)?,
+                Effect::Journal { .. } => {
+                    let commit = self.journal_commit(run, action)?;
+                    #[cfg(feature = "planted")]
+                    let commit =
+                        if plant::is(Bug::DoubleEffect) && recovered { renamed(commit, &action.operation_id) } else { commit };
+                    self.journal_effect(run, commit)?
+                }
                 Effect::Outside { service, parameters, honours_keys } => {
                     let raised = self.raised(action)?;
                     // An earlier life may have made the call. Without a key a second one could act twice, and after a stop not even
@@ -82,11 +88,7 @@ impl House {
         Ok((life > self.incarnation).then_some(ErrorCode::Fenced))
     }
 
-    fn journal_effect(&mut self, run: &Run, action: &Action, recovered: bool) -> Result<Seen> {
-        let mut commit = self.journal_commit(run, action)?;
-        if plant::is(Bug::DoubleEffect) && recovered {
-            commit = renamed(commit, &action.operation_id.part("again"));
-        }
+    fn journal_effect(&mut self, run: &Run, commit: Commit) -> Result<Seen> {
         let operation_id = commit.operation_id;
         match self.place(Domain::Journal).commit(commit) {
             Ok(_) => Ok(Seen::Committed { records: self.seen(run, &operation_id)? }),
@@ -134,13 +136,15 @@ impl House {
     }
 }
 
+#[cfg(feature = "planted")]
 /// The planted double: the same writes under another name, with new ids where records are made.
 fn renamed(commit: Commit, operation_id: &OperationId) -> Commit {
+    let operation_id = operation_id.part("again");
     let writes = commit.writes.into_iter().map(|write| match write.expected {
         Expected::Absent => Write { id: operation_id.created(write.spec.kind, 0), ..write },
         Expected::Version(_) => write,
     });
-    Commit { operation_id: *operation_id, writes: writes.collect(), ..commit }
+    Commit { operation_id, writes: writes.collect(), ..commit }
 }
 
 fn write_of(run: &Run, planned: &PlannedWrite) -> Result<Write> {

@@ -49,7 +49,7 @@ impl<'a> Day<'a> {
                 let given_back = Amounts::NONE.minus(*reserved);
                 Some(Self { day, charged: spent.minus(*reserved), reserved: given_back, reserves: false })
             }
-            Wish::OpenPrompt { .. } | Wish::ClosePrompt { .. } | Wish::Record { .. } | Wish::End | Wish::Rest => None,
+            Wish::OpenPrompt { .. } | Wish::ClosePrompt { .. } | Wish::Record { .. } => None,
         }
     }
 
@@ -175,7 +175,7 @@ fn wish_write(agent: &dyn Snapshot, run: &Run, wish: &Wish, all: &[Wish]) -> Res
             .transpose()
         }
         Wish::Record { id, message } => put::<Message>(message, id.raw(), run.workspace_id, Expected::Absent).map(Some),
-        Wish::Reserve { .. } | Wish::Settle { .. } | Wish::End | Wish::Rest => Ok(None),
+        Wish::Reserve { .. } | Wish::Settle { .. } => Ok(None),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use control::cycle::Cycle;
+use control::machine::Ask;
 use control::manifest::Manifest;
 use control::run::Phase;
 use domain::causality::Domain;
@@ -15,7 +16,7 @@ use domain::record::Record;
 use domain::records::prompt::{PromptState, Verdict};
 use domain::records::switch::SwitchSubject;
 use domain::records::wake::Wake;
-use runtime::engine::{Answer, Call, CallResult, Drive, Outgoing, Outside, Progress, Rest, Scripted};
+use runtime::engine::{Answer, Call, CallResult, Drive, Outside, Progress, Rest, Scripted};
 use runtime::{House, TaskChange, TaskDraft};
 use serde_json::{Value, json};
 use store::Committer;
@@ -79,9 +80,9 @@ struct Post {
 }
 
 impl Outside for Post {
-    fn ask(&mut self, manifest: &Manifest, ask: &Outgoing) -> Result<Answer, ErrorCode> {
+    fn ask(&mut self, manifest: &Manifest, run_id: &RunId, ask: &Ask) -> Result<Answer, ErrorCode> {
         self.asks_count += 1;
-        Scripted.ask(manifest, ask)
+        Scripted.ask(manifest, run_id, ask)
     }
 
     fn call(&mut self, _: &Call) -> CallResult {

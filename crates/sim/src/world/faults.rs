@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use domain::causality::Domain;
-use domain::commit::{Cause, Change, Commit, Expected, Write};
-use domain::entry::Actor;
-use domain::id::OperationId;
+use domain::commit::{Change, Expected, Write};
 use domain::record::{Record, Value};
 use domain::records::prompt::{PromptItem, PromptState};
 use fault_disk::Crash;
@@ -16,7 +14,7 @@ use store::store::Scan;
 
 use super::{Checked, Life, World, alive, house};
 use crate::people::{BAD, Deed, Person};
-use crate::place::{Place, lock, store_of};
+use crate::place::{Place, lock, store_of, unasked};
 use crate::profile::Family;
 use crate::rng::Draw;
 
@@ -176,15 +174,7 @@ impl World {
             expected: Expected::Version(row.version),
             change: Change::Put(body),
         };
-        let commit = Commit {
-            operation_id: OperationId::of_client(&Actor::System, &format!("tamper {}", self.event)),
-            request: "[]".to_owned(),
-            actor: Actor::System,
-            cause: Cause::default(),
-            guards: Vec::new(),
-            writes: vec![write],
-            witnesses: Vec::new(),
-        };
+        let commit = unasked(&format!("tamper {}", self.event), write);
         if Place::new(Domain::Agent, &self.stores, &self.watch, &alive(), false).commit(commit).is_ok() {
             self.fire("tamper.question");
             self.tell(|| "a question is changed behind everybody's back".to_owned());

@@ -5,16 +5,15 @@ use std::sync::{Arc, Mutex};
 
 use control::cycle::Cycle;
 use domain::causality::Domain;
-use domain::commit::{Cause, Change, Commit, Expected, Write};
-use domain::entry::Actor;
+use domain::commit::{Change, Expected, Write};
 use domain::id::OperationId;
 use domain::record::Record;
 use domain::records::message::Message;
 use runtime::House;
 use runtime::engine::{Drive, Job, Progress, Scripted};
-use sim::place::{Stores, Watch, lock, store_of};
+use sim::place::{Stores, Watch, lock, store_of, unasked};
 use sim::stores::fresh;
-use store::store::Scan;
+use store::store::{Row, Scan};
 
 use crate::scenario::{all, approve_all, begin, env, house};
 
@@ -43,56 +42,24 @@ fn work(house: &mut House, points: usize) {
 
 /// Erases every message that the agent has written.
 fn wipe_chat(stores: &Stores) -> usize {
-    let reader = lock(store_of(stores, Domain::Agent)).reader();
-    let rows = reader.read().unwrap().scan(&Scan::new(Message::SPEC, "by_thread")).unwrap().rows;
-    for row in &rows {
-        let write = Write {
-            spec: Message::SPEC,
-            id: row.id,
-            workspace: row.workspace,
-            expected: Expected::Version(row.version),
-            change: Change::Erase,
-        };
-        let commit = Commit {
-            operation_id: OperationId::of_client(&Actor::System, &format!("wipe {}", row.id)),
-            request: "[]".to_owned(),
-            actor: Actor::System,
-            cause: Cause::default(),
-            guards: Vec::new(),
-            writes: vec![write],
-            witnesses: Vec::new(),
-        };
-        lock(store_of(stores, Domain::Agent)).apply_group(&[commit]).pop().unwrap().unwrap();
-    }
-    rows.len()
+    wipe::<Message>(stores, "by_thread", |_| true)
 }
 
 /// Takes the text of every closed cycle's record away: what was shown, answered and decided.
 fn wipe_cycles(stores: &Stores) -> usize {
+    wipe::<Cycle>(stores, "by_run", |cycle| cycle.closed.is_some())
+}
+
+fn wipe<R: Record>(stores: &Stores, index: &str, which: impl Fn(&R) -> bool) -> usize {
     let reader = lock(store_of(stores, Domain::Agent)).reader();
-    let rows = reader.read().unwrap().scan(&Scan::new(Cycle::SPEC, "by_run")).unwrap().rows;
-    let closed: Vec<_> =
-        rows.iter().filter(|row| row.record::<Cycle>().unwrap().is_some_and(|cycle| cycle.closed.is_some())).collect();
-    for row in &closed {
-        let write = Write {
-            spec: Cycle::SPEC,
-            id: row.id,
-            workspace: row.workspace,
-            expected: Expected::Version(row.version),
-            change: Change::Erase,
-        };
-        let commit = Commit {
-            operation_id: OperationId::of_client(&Actor::System, &format!("wipe {}", row.id)),
-            request: "[]".to_owned(),
-            actor: Actor::System,
-            cause: Cause::default(),
-            guards: Vec::new(),
-            writes: vec![write],
-            witnesses: Vec::new(),
-        };
+    let rows = reader.read().unwrap().scan(&Scan::new(R::SPEC, index)).unwrap().rows;
+    let rows: Vec<_> = rows.iter().filter(|row| row.record::<R>().unwrap().is_some_and(|record| which(&record))).collect();
+    for Row { spec, id, workspace, version, .. } in &rows {
+        let (spec, id, workspace, expected) = (*spec, *id, *workspace, Expected::Version(*version));
+        let commit = unasked(&format!("wipe {id}"), Write { spec, id, workspace, expected, change: Change::Erase });
         lock(store_of(stores, Domain::Agent)).apply_group(&[commit]).pop().unwrap().unwrap();
     }
-    closed.len()
+    rows.len()
 }
 
 /// The operations of all actions, in the order of their cycles.

@@ -141,7 +141,7 @@ fn k19_a_model_that_is_silent_is_asked_three_times_more_with_growing_pauses() {
         let waiting = Some(Waiting { reason: WaitReason::Backoff, until: Some(until) });
         assert_eq!((scene.run().status, &scene.run().waiting, scene.run().cycle), (RunStatus::Waiting, &waiting, cycle));
         let settle = Wish::Settle { day: "2026-01-05".to_owned(), reserved, spent: reserved };
-        assert_eq!((step.wishes, step.next), (vec![settle, Wish::Rest], Next::Rest));
+        assert_eq!((step.wishes, step.next), (vec![settle], Next::Rest));
         let closed = scene.cycle().closed.as_ref().expect("the cycle is closed");
         assert_eq!((closed.code.as_deref(), closed.spent), (Some("LLM_TIMEOUT"), reserved));
         scene.pass(pause_ms);

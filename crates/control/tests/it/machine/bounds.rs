@@ -31,7 +31,7 @@ fn k18_a_run_has_as_many_cycles_as_its_manifest_allows() {
     }
     let step = scene.open();
     check_failed(&scene, ErrorCode::IterationLimit);
-    assert_eq!((step.wishes, step.next, scene.run().cycle), (vec![Wish::End], Next::Rest, 3));
+    assert_eq!((step.wishes, step.next, scene.run().cycle), (vec![], Next::Rest, 3));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn k16_a_cap_holds_for_what_a_person_approves_too() {
 fn k18_nothing_to_do_costs_nothing() {
     let mut scene = Scene::new(json!({ "tools": ["select_next_task"] }));
     let step = scene.open();
-    assert_eq!((step.wishes, step.next), (vec![Wish::End], Next::Rest));
+    assert_eq!((step.wishes, step.next), (vec![], Next::Rest));
     assert_eq!((scene.run().status, scene.run().cycle, scene.run().tokens), (RunStatus::Succeeded, 0, 0));
     assert_eq!(scene.state.cycle, None);
     // A task that cannot be worked on is nothing to do, either.
@@ -199,6 +199,6 @@ fn k18_a_run_that_says_it_is_idle_succeeds() {
     scene.open();
     let step = scene.propose(&done());
     let settle = Wish::Settle { day: "2026-01-05".to_owned(), reserved: scene.manifest.reservation, spent: SPENT };
-    assert_eq!((step.wishes, step.next), (vec![settle, Wish::End], Next::Rest));
+    assert_eq!((step.wishes, step.next), (vec![settle], Next::Rest));
     assert_eq!((scene.run().status, scene.run().code.as_deref()), (RunStatus::Succeeded, None));
 }

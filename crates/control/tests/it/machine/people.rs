@@ -398,7 +398,7 @@ fn l36_what_a_run_leaves_open_is_withdrawn_when_it_ends() {
     let (mut scene, _, _) = waiting();
     let item = scene.run().parked[0].item;
     let step = scene.cancel();
-    assert_eq!(step.wishes, [Wish::ClosePrompt { id: item, state: PromptState::Withdrawn }, Wish::End]);
+    assert_eq!(step.wishes, [Wish::ClosePrompt { id: item, state: PromptState::Withdrawn }]);
     assert_eq!((scene.run().status, scene.run().parked.len()), (RunStatus::Cancelled, 0));
 }
 
